@@ -1,0 +1,78 @@
+// Vector helpers, compiled once for every instruction set (Google Highway). Included by the .cpp of an op between its
+// own `#include <hwy/foreach_target.h>` and its kernels.
+
+#if defined(ROPEWALK_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ROPEWALK_SIMD_INL_H_
+#undef ROPEWALK_SIMD_INL_H_
+#else
+#define ROPEWALK_SIMD_INL_H_
+#endif
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include <hwy/highway.h>
+#include <hwy/contrib/math/math-inl.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace ropewalk::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// Calls f(d, i) for i = 0, step, 2 step, ... with a full vector tag d, then lane by lane with a tag of one lane, so that
+/// nothing beyond n is touched. Mark f with HWY_ATTR.
+template <class T, class F>
+HWY_INLINE void vectorise(int64_t n, F&& f) {
+  const hn::ScalableTag<T> d;
+  const auto step = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + step <= n; i += step) f(d, i);
+  const hn::CappedTag<T, 1> one;
+  for (; i < n; ++i) f(one, i);
+}
+
+/// Sum over i in [0, n) of term(d, i), in an order that depends on the vector length only.
+template <class T, class F>
+HWY_INLINE T sum_of(int64_t n, F&& term) {
+  const hn::ScalableTag<T> d;
+  const auto step = static_cast<int64_t>(hn::Lanes(d));
+  auto s0 = hn::Zero(d);
+  auto s1 = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + 2 * step <= n; i += 2 * step) {
+    s0 = hn::Add(s0, term(d, i));
+    s1 = hn::Add(s1, term(d, i + step));
+  }
+  for (; i + step <= n; i += step) s0 = hn::Add(s0, term(d, i));
+  T total = hn::GetLane(hn::SumOfLanes(d, hn::Add(s0, s1)));
+  const hn::CappedTag<T, 1> one;
+  for (; i < n; ++i) total += hn::GetLane(term(one, i));
+  return total;
+}
+
+/// y[i] = x[i], or y[i] += x[i].
+template <class D, class V>
+HWY_INLINE void store_or_add(D d, bool accumulate, V v, hn::TFromD<D>* y) {
+  hn::StoreU(accumulate ? hn::Add(hn::LoadU(d, y), v) : v, d, y);
+}
+
+/// exp(x), to about one unit in the last place.
+template <class D, class V>
+HWY_INLINE V exp_of(D d, V x) {
+  return hn::Exp(d, x);
+}
+
+/// Applies a scalar function to each lane, for functions that have no vector form in double.
+template <class D, class V, class F>
+HWY_INLINE V lane_by_lane(D d, V x, F f) {
+  HWY_ALIGN hn::TFromD<D> lanes[HWY_MAX_BYTES / sizeof(hn::TFromD<D>)];
+  hn::Store(x, d, lanes);
+  for (std::size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = f(lanes[i]);
+  return hn::Load(d, lanes);
+}
+
+}  // namespace ropewalk::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // ROPEWALK_SIMD_INL_H_

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+namespace ropewalk {
+
+/// The values of an enumeration beside their names in configuration files, logs and messages.
+template <class E, std::size_t N>
+using NameTable = std::array<std::pair<E, std::string_view>, N>;
+
+enum class Activation : uint8_t { relu, gelu, gelu_tanh, silu, swiglu, geglu };
+inline constexpr NameTable<Activation, 6> kActivationNames{{{Activation::relu, "relu"},
+                                                            {Activation::gelu, "gelu"},
+                                                            {Activation::gelu_tanh, "gelu_tanh"},
+                                                            {Activation::silu, "silu"},
+                                                            {Activation::swiglu, "swiglu"},
+                                                            {Activation::geglu, "geglu"}}};
+
+/// swiglu and geglu multiply an activated gate with a second projection.
+constexpr bool is_gated(Activation a) { return a == Activation::swiglu || a == Activation::geglu; }
+
+enum class Norm : uint8_t { layernorm, rmsnorm };
+inline constexpr NameTable<Norm, 2> kNormNames{{{Norm::layernorm, "layernorm"}, {Norm::rmsnorm, "rmsnorm"}}};
+
+enum class NormPlacement : uint8_t { pre, post, sandwich, deepnorm, none };
+inline constexpr NameTable<NormPlacement, 5> kNormPlacementNames{{{NormPlacement::pre, "pre"},
+                                                                  {NormPlacement::post, "post"},
+                                                                  {NormPlacement::sandwich, "sandwich"},
+                                                                  {NormPlacement::deepnorm, "deepnorm"},
+                                                                  {NormPlacement::none, "none"}}};
+
+enum class Init : uint8_t { gpt2, xavier, torch, deepnorm };
+inline constexpr NameTable<Init, 4> kInitNames{
+    {{Init::gpt2, "gpt2"}, {Init::xavier, "xavier"}, {Init::torch, "torch"}, {Init::deepnorm, "deepnorm"}}};
+
+enum class AttentionKind : uint8_t { mha, mla };
+inline constexpr NameTable<AttentionKind, 2> kAttentionKindNames{{{AttentionKind::mha, "mha"}, {AttentionKind::mla, "mla"}}};
+
+/// [model]: sizes and architecture. A zero means "derived": see resolved().
+struct ModelConfig {
+  int64_t n_layers = 4;
+  int64_t d_model = 128;
+  int64_t n_heads = 4;
+  int64_t n_kv_heads = 0;  ///< 0: n_heads
+  int64_t d_head = 0;      ///< 0: d_model / n_heads
+  int64_t d_ff = 0;        ///< 0: 4 d_model
+  Activation activation = Activation::gelu;
+  Norm norm = Norm::layernorm;
+  NormPlacement norm_placement = NormPlacement::pre;
+  double norm_eps = 1e-5;
+  bool bias = true;
+  bool qk_norm = false;
+  double dropout = 0.0;
+  bool tie_embeddings = true;
+  bool scale_embeddings = false;
+  Init init = Init::gpt2;
+  int64_t vocab_size = 0;  ///< 0: what the data gives
+};
+
+/// The value of one option that a position scheme declares (see layers/positions/scheme.h).
+using PositionValue = std::variant<int64_t, double, bool, std::string>;
+
+/// [position]: which scheme, and the values of the options that the schemes declare, by key ("rope_theta", ...).
+/// `options` holds every option of every scheme; default_position_config() fills in the defaults.
+struct PositionConfig {
+  std::string encoding = "rope";
+  int64_t max_length = 0;  ///< longest sequence of a learned table; 0: the training context
+  std::map<std::string, PositionValue> options;
+
+  int64_t integer(const std::string& key) const { return std::get<int64_t>(options.at(key)); }
+  double real(const std::string& key) const { return std::get<double>(options.at(key)); }
+  const std::string& text(const std::string& key) const { return std::get<std::string>(options.at(key)); }
+};
+
+/// [attention]: which keys a query sees, and how scores are scaled.
+struct AttentionConfig {
+  AttentionKind kind = AttentionKind::mha;
+  bool causal = true;
+  bool scale_scores = true;    ///< multiply q . k by 1/sqrt(d_head)
+  int64_t window_radius = -1;  ///< keys with |i - j| <= radius; -1: all
+  int64_t global_tokens = 0;   ///< the first n positions see and are seen by all
+};
+
+/// Everything that fixes the parameters of a model and its function.
+struct ArchitectureConfig {
+  ModelConfig model;
+  PositionConfig position;
+  AttentionConfig attention;
+};
+
+}  // namespace ropewalk
