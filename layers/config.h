@@ -23,7 +23,9 @@ inline constexpr NameTable<Activation, 6> kActivationNames{{{Activation::relu, "
                                                             {Activation::geglu, "geglu"}}};
 
 /// swiglu and geglu multiply an activated gate with a second projection.
-constexpr bool is_gated(Activation a) { return a == Activation::swiglu || a == Activation::geglu; }
+constexpr bool is_gated(Activation a) {
+  return a == Activation::swiglu || a == Activation::geglu;
+}
 
 enum class Norm : uint8_t { layernorm, rmsnorm };
 inline constexpr NameTable<Norm, 2> kNormNames{{{Norm::layernorm, "layernorm"}, {Norm::rmsnorm, "rmsnorm"}}};
@@ -40,7 +42,8 @@ inline constexpr NameTable<Init, 4> kInitNames{
     {{Init::gpt2, "gpt2"}, {Init::xavier, "xavier"}, {Init::torch, "torch"}, {Init::deepnorm, "deepnorm"}}};
 
 enum class AttentionKind : uint8_t { mha, mla };
-inline constexpr NameTable<AttentionKind, 2> kAttentionKindNames{{{AttentionKind::mha, "mha"}, {AttentionKind::mla, "mla"}}};
+inline constexpr NameTable<AttentionKind, 2> kAttentionKindNames{
+    {{AttentionKind::mha, "mha"}, {AttentionKind::mla, "mla"}}};
 
 /// [model]: sizes and architecture. A zero means "derived": see resolved().
 struct ModelConfig {

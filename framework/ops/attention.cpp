@@ -1,0 +1,654 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "framework/ops/attention.cpp"
+#include <hwy/foreach_target.h>
+
+#include "framework/ops/small_gemm-inl.h"
+
+#include <cstring>
+
+#include "framework/ops/attention.h"
+#include "framework/ops/attention_problem.h"
+#include "framework/ops/attention_rows.h"
+#include "framework/ops/rope_row.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ropewalk::HWY_NAMESPACE {
+namespace {
+
+template <class T>
+void clear(T* x, int64_t n) {
+  std::memset(x, 0, static_cast<std::size_t>(n) * sizeof(T));
+}
+
+/// One row in padded form: optionally rotated and scaled. Returns false where it holds a NaN or an infinity.
+template <class T>
+bool pack_row(const T* from, int64_t n, int64_t padded, const RotaryTable* rotary, int64_t position, T scale, T* to) {
+  const T zero_if_finite = sum_of<T>(n, [&](auto d, int64_t i) HWY_ATTR {
+    const auto x = hn::LoadU(d, from + i);
+    hn::StoreU(hn::Mul(x, hn::Set(d, scale)), d, to + i);
+    return hn::Mul(x, hn::Zero(d));
+  });
+  for (int64_t i = n; i < padded; ++i) to[i] = 0;
+  if (rotary != nullptr) {
+    const int64_t half = rotary->dims / 2;
+    rotate_row<T>(to, rotary->cos.template data<T>() + position * half,
+                  rotary->sin.template data<T>() + position * half, rotary->dims, rotary->pairing, false);
+  }
+  return zero_if_finite == T(0);
+}
+
+/// to [columns, padded_rows] = from [rows, columns]^T, the columns beyond rows zero.
+template <class T>
+void transpose(const T* from, int64_t rows, int64_t columns, int64_t ld, int64_t padded_rows, T* to) {
+  constexpr int64_t kBlock = 16;
+  for (int64_t c0 = 0; c0 < columns; c0 += kBlock) {
+    const int64_t c1 = std::min(columns, c0 + kBlock);
+    for (int64_t r0 = 0; r0 < rows; r0 += kBlock) {
+      const int64_t r1 = std::min(rows, r0 + kBlock);
+      for (int64_t c = c0; c < c1; ++c) {
+        for (int64_t r = r0; r < r1; ++r) to[c * padded_rows + r] = from[r * ld + c];
+      }
+    }
+    for (int64_t c = c0; c < c1; ++c) {
+      for (int64_t r = rows; r < padded_rows; ++r) to[c * padded_rows + r] = 0;
+    }
+  }
+}
+
+/// What the mask leaves of one tile: for each row the local keys as columns of the tile, and the columns to compute.
+struct TileMask {
+  int64_t begin[64];
+  int64_t end[64];
+  int64_t columns = 0;  ///< columns at and beyond this are hidden from every row
+  bool empty = true;
+  bool full = true;
+  int64_t global = 0;  ///< leading columns that belong to global tokens
+};
+
+template <class T>
+TileMask tile_mask(const AttentionProblem<T>& p, int64_t t0, int64_t rows, int64_t j0, int64_t columns) {
+  TileMask tile;
+  tile.global = std::clamp<int64_t>(p.global_keys() - j0, 0, columns);
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t i = p.position(t0 + r);
+    const KeyRange keys = p.local_keys(i);
+    tile.begin[r] = std::clamp<int64_t>(keys.begin - j0, 0, columns);
+    tile.end[r] = std::clamp<int64_t>(keys.end - j0, 0, columns);
+    const int64_t seen_globals = p.mask.causal ? std::clamp<int64_t>(i + 1 - j0, 0, tile.global) : tile.global;
+    if (tile.end[r] > tile.begin[r] || seen_globals > 0) tile.empty = false;
+    if (tile.begin[r] > 0 || tile.end[r] < columns) tile.full = false;
+    tile.columns = std::max({tile.columns, tile.end[r], seen_globals});
+  }
+  return tile;
+}
+
+/// Hides the masked scores of one row of a tile up to `width`.
+template <class T>
+void hide(const AttentionProblem<T>& p, const TileMask& tile, int64_t i, int64_t r, int64_t j0, int64_t width, T* s) {
+  constexpr T kHidden = -std::numeric_limits<T>::infinity();
+  const int64_t seen_globals = p.mask.causal ? std::clamp<int64_t>(i + 1 - j0, 0, tile.global) : tile.global;
+  const int64_t begin = tile.end[r] > tile.begin[r] ? tile.begin[r] : 0;
+  const int64_t end = tile.end[r] > tile.begin[r] ? tile.end[r] : 0;
+  for (int64_t c = seen_globals; c < begin; ++c) s[c] = kHidden;
+  for (int64_t c = std::max(end, seen_globals); c < width; ++c) s[c] = kHidden;
+}
+
+template <class T>
+class Head {
+ public:
+  Head(const AttentionProblem<T>& problem, const AttentionScratch<T>& scratch) : p(problem), w(scratch) {}
+
+  // Keys and values of one key/value head; true where all are finite.
+  bool pack_keys(int64_t b, int64_t g, bool backward) {
+    bool finite = true;
+    T* rows = backward ? w.k : nullptr;
+    constexpr int64_t kBlock = 16;
+    const T* k = p.k.head(b, g);
+    for (int64_t j0 = 0; j0 < p.keys; j0 += kBlock) {
+      const int64_t n = std::min(kBlock, p.keys - j0);
+      T block[kBlock * 512];
+      const bool wide = w.dk_pad > 512;
+      for (int64_t r = 0; r < n; ++r) {
+        T* to = rows != nullptr ? rows + (j0 + r) * w.dk_pad : wide ? w.row : block + r * w.dk_pad;
+        finite &= pack_row(k + (j0 + r) * p.k.row_stride, p.dk, w.dk_pad, p.rotary, j0 + r, T(1), to);
+        if (rows == nullptr && wide) {
+          for (int64_t c = 0; c < p.dk; ++c) w.kt[c * w.keys_pad + j0 + r] = to[c];
+        }
+      }
+      if (rows == nullptr && wide) continue;
+      const T* from = rows != nullptr ? rows + j0 * w.dk_pad : block;
+      for (int64_t c = 0; c < p.dk; ++c) {
+        for (int64_t r = 0; r < n; ++r) w.kt[c * w.keys_pad + j0 + r] = from[r * w.dk_pad + c];
+      }
+    }
+    for (int64_t c = 0; c < p.dk; ++c) {
+      for (int64_t j = p.keys; j < w.keys_pad; ++j) w.kt[c * w.keys_pad + j] = 0;
+    }
+    const T* v = p.v.head(b, g);
+    for (int64_t j = 0; j < p.keys; ++j) {
+      finite &= pack_row<T>(v + j * p.v.row_stride, p.dv, w.dv_pad, nullptr, 0, T(1), w.v + j * w.dv_pad);
+    }
+    if (backward) transpose(w.v, p.keys, p.dv, w.dv_pad, w.keys_pad, w.vt);
+    return finite;
+  }
+
+  bool pack_queries(int64_t b, int64_t h) {
+    bool finite = true;
+    const T* q = p.q.head(b, h);
+    for (int64_t t = 0; t < p.queries; ++t) {
+      finite &= pack_row(q + t * p.q.row_stride, p.dk, w.dk_pad, p.rotary, p.position(t), p.scale, w.q + t * w.dk_pad);
+    }
+    if (p.offset_bias != nullptr) {
+      const T* bias = p.offset_bias + h * p.offsets();
+      std::memcpy(w.bias, bias, static_cast<std::size_t>(p.offsets()) * sizeof(T));
+      clear(w.bias + p.offsets(), 2 * AttentionScratch<T>::kCols);
+    }
+    return finite;
+  }
+
+  void pack_relative_keys(bool backward) {
+    if (p.relative_keys == nullptr) return;
+    transpose(p.relative_keys, p.relative_rows(), p.dk, p.dk, w.relative_pad, w.rel_t);
+    if (!backward) return;
+    clear(w.d_rel, p.relative_rows() * w.dk_pad);
+    for (int64_t r = 0; r < p.relative_rows(); ++r) {
+      pack_row<T>(p.relative_keys + r * p.dk, p.dk, w.dk_pad, nullptr, 0, T(1), w.rel + r * w.dk_pad);
+    }
+  }
+
+  void forward(int64_t b, int64_t h, bool finite_keys) {
+    const bool finite = pack_queries(b, h) && finite_keys;
+    T* lse = p.lse + (b * p.H + h) * p.queries;
+    T* y = p.y.head(b, h);
+    double* entropy = p.statistics != nullptr ? p.statistics->entropy + h : nullptr;
+    double* max_logit = p.statistics != nullptr ? p.statistics->max_logit + h : nullptr;
+    if (!finite) {
+      const AttentionRows<T> rows{p, w, p.offset_bias != nullptr ? w.bias : nullptr};
+      for (int64_t t = 0; t < p.queries; ++t) lse[t] = rows.forward(t, y + t * p.y.row_stride, entropy, max_logit);
+      return;
+    }
+    for (int64_t t0 = 0; t0 < p.queries; t0 += kRows) {
+      const int64_t rows = std::min<int64_t>(kRows, p.queries - t0);
+      forward_rows(t0, rows);
+      for (int64_t r = 0; r < rows; ++r) {
+        const T sum = w.row_sum[r];
+        T* out = y + (t0 + r) * p.y.row_stride;
+        if (sum == 0) {
+          for (int64_t c = 0; c < p.dv; ++c) out[c] = 0;
+          lse[t0 + r] = std::numeric_limits<T>::infinity();
+          continue;
+        }
+        const T inverse = T(1) / sum;
+        const T* o = w.o + r * w.dv_pad;
+        vectorise<T>(p.dv, [&](auto d, int64_t c)
+                               HWY_ATTR { hn::StoreU(hn::Mul(hn::LoadU(d, o + c), hn::Set(d, inverse)), d, out + c); });
+        lse[t0 + r] = w.row_max[r] + std::log(sum);
+        if (p.statistics != nullptr) {
+          *entropy += static_cast<double>(lse[t0 + r] - w.row_dot[r] * inverse);
+          *max_logit = std::max(*max_logit, static_cast<double>(w.row_max[r]));
+        }
+      }
+    }
+  }
+
+  void backward(int64_t b, int64_t h, bool finite_keys) {
+    bool finite = pack_queries(b, h) && finite_keys;
+    const T* lse = p.lse + (b * p.H + h) * p.queries;
+    const T* dy = p.dy.head(b, h);
+    const T* y = p.y.head(b, h);
+    for (int64_t t = 0; t < p.queries; ++t) {
+      finite &= pack_row<T>(dy + t * p.dy.row_stride, p.dv, w.dv_pad, nullptr, 0, T(1), w.dy + t * w.dv_pad);
+      w.delta[t] = sum_of<T>(p.dv, [&](auto d, int64_t c) HWY_ATTR {
+        return hn::Mul(hn::LoadU(d, w.dy + t * w.dv_pad + c), hn::LoadU(d, y + t * p.y.row_stride + c));
+      });
+    }
+    T* d_bias = p.d_offset_bias != nullptr ? w.d_bias : nullptr;
+    if (d_bias != nullptr) clear(d_bias, p.offsets() + 2 * AttentionScratch<T>::kCols);
+    for (int64_t t0 = 0; t0 < p.queries; t0 += kRows) {
+      const int64_t rows = std::min<int64_t>(kRows, p.queries - t0);
+      if (finite) {
+        backward_rows(t0, rows, lse, d_bias);
+      } else {
+        const AttentionRows<T> by_row{p, w, p.offset_bias != nullptr ? w.bias : nullptr};
+        for (int64_t r = 0; r < rows; ++r)
+          by_row.backward(t0 + r, lse[t0 + r], w.delta[t0 + r], w.dq + r * w.dk_pad, d_bias);
+      }
+      if (p.dq) {
+        for (int64_t r = 0; r < rows; ++r) {
+          unpack_row(w.dq + r * w.dk_pad, p.position(t0 + r), p.scale, p.add_dq, p.dk,
+                     p.dq.head(b, h) + (t0 + r) * p.dq.row_stride);
+        }
+      }
+    }
+    if (d_bias != nullptr) {
+      T* total = p.d_offset_bias + h * p.offsets();
+      vectorise<T>(p.offsets(), [&](auto d, int64_t i) HWY_ATTR {
+        hn::StoreU(hn::Add(hn::LoadU(d, total + i), hn::LoadU(d, d_bias + i)), d, total + i);
+      });
+    }
+  }
+
+  void unpack_keys(int64_t b, int64_t g) {
+    for (int64_t j = 0; j < p.keys; ++j) {
+      if (p.dk_out) {
+        unpack_row(w.dk + j * w.dk_pad, j, T(1), p.add_dk, p.dk, p.dk_out.head(b, g) + j * p.dk_out.row_stride);
+      }
+      if (!p.dv_out) continue;
+      const T* from = w.dv + j * w.dv_pad;
+      T* to = p.dv_out.head(b, g) + j * p.dv_out.row_stride;
+      vectorise<T>(p.dv,
+                   [&](auto d, int64_t c) HWY_ATTR { store_or_add(d, p.add_dv, hn::LoadU(d, from + c), to + c); });
+    }
+  }
+
+  void unpack_relative_keys() {
+    if (p.d_relative_keys == nullptr) return;
+    for (int64_t r = 0; r < p.relative_rows(); ++r) {
+      const T* from = w.d_rel + r * w.dk_pad;
+      T* to = p.d_relative_keys + r * p.dk;
+      for (int64_t c = 0; c < p.dk; ++c) to[c] += from[c];
+    }
+  }
+
+ private:
+  static constexpr int64_t kRows = AttentionScratch<T>::kRows;
+  static constexpr int64_t kCols = AttentionScratch<T>::kCols;
+
+  /// A gradient row: rotated back, scaled, stored or added. The row given is used up.
+  void unpack_row(T* row, int64_t position, T scale, bool add, int64_t n, T* to) {
+    if (p.rotary != nullptr) {
+      const int64_t half = p.rotary->dims / 2;
+      rotate_row<T>(row, p.rotary->cos.template data<T>() + position * half,
+                    p.rotary->sin.template data<T>() + position * half, p.rotary->dims, p.rotary->pairing, true);
+    }
+    vectorise<T>(n, [&](auto d, int64_t c)
+                        HWY_ATTR { store_or_add(d, add, hn::Mul(hn::LoadU(d, row + c), hn::Set(d, scale)), to + c); });
+  }
+
+  /// Columns of a tile that rows [r, r + n) need, in whole vectors.
+  static int64_t width_of(const TileMask& tile, int64_t r, int64_t n) {
+    int64_t end = tile.global > 0 ? tile.columns : 0;
+    for (int64_t i = r; i < r + n; ++i) end = std::max(end, tile.end[i]);
+    return AttentionScratch<T>::padded(end);
+  }
+
+  /// w.s = the scores of a tile, hidden ones -infinity, up to width_of each panel.
+  void scores(int64_t t0, int64_t rows, int64_t j0, const TileMask& tile) {
+    small_gemm<T>(rows, kCols, p.dk, {w.q + t0 * w.dk_pad, w.dk_pad, 1}, w.kt + j0, w.keys_pad, false, w.s, kCols,
+                  [&](int64_t r, int64_t n, int64_t&, int64_t&, int64_t& width) { width = width_of(tile, r, n); });
+    const hn::ScalableTag<T> d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    for (int64_t r = 0; r < rows; ++r) {
+      T* s = w.s + r * kCols;
+      const int64_t i = p.position(t0 + r);
+      const int64_t width = row_width(tile, r, rows);
+      if (p.offset_bias != nullptr) {
+        const T* bias = w.bias + j0 - i + p.keys - 1;
+        for (int64_t c = 0; c < width; c += lanes) {
+          hn::StoreU(hn::Add(hn::LoadU(d, s + c), hn::LoadU(d, bias + c)), d, s + c);
+        }
+      }
+      if (p.relative_keys != nullptr) {
+        const T* qa = w.qa + r * w.relative_pad;
+        for (int64_t c = 0; c < width; ++c) s[c] += qa[std::clamp(j0 + c - i, -p.clip, p.clip) + p.clip];
+      }
+      if (!tile.full) hide(p, tile, i, r, j0, width, s);
+    }
+  }
+
+  /// The width to which the panel of a row was computed.
+  static int64_t row_width(const TileMask& tile, int64_t r, int64_t rows) {
+    int64_t first = 0;
+    while (true) {
+      const int64_t left = rows - first;
+      const int64_t take = left >= kPanelRows ? kPanelRows : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+      if (r < first + take) return width_of(tile, first, take);
+      first += take;
+    }
+  }
+
+  void relative_scores(int64_t t0, int64_t rows) {
+    if (p.relative_keys == nullptr) return;
+    small_gemm<T>(rows, w.relative_pad, p.dk, {w.q + t0 * w.dk_pad, w.dk_pad, 1}, w.rel_t, w.relative_pad, false, w.qa,
+                  w.relative_pad);
+  }
+
+  void forward_rows(int64_t t0, int64_t rows) {
+    const hn::ScalableTag<T> d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    constexpr T kHidden = -std::numeric_limits<T>::infinity();
+    for (int64_t r = 0; r < rows; ++r) {
+      w.row_max[r] = kHidden;
+      w.row_sum[r] = 0;
+      w.row_dot[r] = 0;
+    }
+    clear(w.o, rows * w.dv_pad);
+    relative_scores(t0, rows);
+    bool first = true;
+    for (int64_t j0 = 0; j0 < p.keys; j0 += kCols) {
+      const TileMask tile = tile_mask(p, t0, rows, j0, std::min<int64_t>(kCols, p.keys - j0));
+      if (tile.empty) continue;
+      scores(t0, rows, j0, tile);
+      for (int64_t r = 0; r < rows; ++r) {
+        T* s = w.s + r * kCols;
+        const int64_t width = row_width(tile, r, rows);
+        auto largest = hn::Set(d, kHidden);
+        for (int64_t c = 0; c < width; c += lanes) largest = hn::Max(largest, hn::LoadU(d, s + c));
+        const T before = w.row_max[r];
+        const T now = std::max(before, hn::GetLane(hn::MaxOfLanes(d, largest)));
+        if (now == kHidden) {
+          clear(s, width);
+          continue;
+        }
+        const auto shift = hn::Set(d, now);
+        auto sum = hn::Zero(d);
+        auto dot = hn::Zero(d);
+        for (int64_t c = 0; c < width; c += lanes) {
+          const auto x = hn::LoadU(d, s + c);
+          const auto e = exp_of(d, hn::Sub(x, shift));
+          sum = hn::Add(sum, e);
+          if (p.statistics != nullptr)
+            dot = hn::MulAdd(e, hn::Max(x, hn::Set(d, std::numeric_limits<T>::lowest())), dot);
+          hn::StoreU(e, d, s + c);
+        }
+        const T shrink = before == kHidden ? T(0) : std::exp(before - now);
+        w.row_max[r] = now;
+        w.row_sum[r] = w.row_sum[r] * shrink + hn::GetLane(hn::SumOfLanes(d, sum));
+        if (p.statistics != nullptr) w.row_dot[r] = w.row_dot[r] * shrink + hn::GetLane(hn::SumOfLanes(d, dot));
+        if (!first && shrink != T(1)) {
+          T* o = w.o + r * w.dv_pad;
+          for (int64_t c = 0; c < w.dv_pad; c += lanes) {
+            hn::StoreU(hn::Mul(hn::LoadU(d, o + c), hn::Set(d, shrink)), d, o + c);
+          }
+        }
+      }
+      small_gemm<T>(
+          rows, w.dv_pad, tile.columns, {w.s, kCols, 1}, w.v + j0 * w.dv_pad, w.dv_pad, true, w.o, w.dv_pad,
+          [&](int64_t r, int64_t n, int64_t&, int64_t& end, int64_t&) { end = std::min(end, width_of(tile, r, n)); });
+      first = false;
+    }
+  }
+
+  void backward_rows(int64_t t0, int64_t rows, const T* lse, T* d_bias) {
+    const hn::ScalableTag<T> d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    clear(w.dq, rows * w.dk_pad);
+    relative_scores(t0, rows);
+    if (p.relative_keys != nullptr) clear(w.dqa, rows * w.relative_pad);
+    for (int64_t j0 = 0; j0 < p.keys; j0 += kCols) {
+      const TileMask tile = tile_mask(p, t0, rows, j0, std::min<int64_t>(kCols, p.keys - j0));
+      if (tile.empty) continue;
+      scores(t0, rows, j0, tile);
+      const auto by_width = [&](int64_t r, int64_t n, int64_t&, int64_t&, int64_t& width) {
+        width = width_of(tile, r, n);
+      };
+      small_gemm<T>(rows, kCols, p.dv, {w.dy + t0 * w.dv_pad, w.dv_pad, 1}, w.vt + j0, w.keys_pad, false, w.ds, kCols,
+                    by_width);
+      const int64_t tile_width = AttentionScratch<T>::padded(tile.columns);
+      for (int64_t r = 0; r < rows; ++r) {
+        T* s = w.s + r * kCols;
+        T* ds = w.ds + r * kCols;
+        const int64_t width = row_width(tile, r, rows);
+        const auto shift = hn::Set(d, lse[t0 + r]);
+        const auto delta = hn::Set(d, w.delta[t0 + r]);
+        for (int64_t c = 0; c < width; c += lanes) {
+          const auto e = exp_of(d, hn::Sub(hn::LoadU(d, s + c), shift));
+          hn::StoreU(e, d, s + c);
+          hn::StoreU(hn::Mul(e, hn::Sub(hn::LoadU(d, ds + c), delta)), d, ds + c);
+        }
+        for (int64_t c = width; c < tile_width; ++c) s[c] = ds[c] = 0;
+        const int64_t i = p.position(t0 + r);
+        if (d_bias != nullptr) {
+          T* out = d_bias + j0 - i + p.keys - 1;
+          for (int64_t c = 0; c < width; c += lanes) {
+            hn::StoreU(hn::Add(hn::LoadU(d, out + c), hn::LoadU(d, ds + c)), d, out + c);
+          }
+        }
+        if (p.relative_keys != nullptr) {
+          T* dqa = w.dqa + r * w.relative_pad;
+          for (int64_t c = 0; c < std::min(width, tile.columns); ++c) {
+            dqa[std::clamp(j0 + c - i, -p.clip, p.clip) + p.clip] += ds[c];
+          }
+        }
+      }
+      // Key j gets nothing from the rows of the tile before the first that sees it.
+      const auto rows_that_see = [&](int64_t c, int64_t n, int64_t& begin, int64_t& end, int64_t&) {
+        if (tile.global > c) return;
+        while (begin < end && tile.end[begin] <= c) ++begin;
+        (void)n;
+      };
+      small_gemm<T>(tile.columns, w.dv_pad, rows, {w.s, 1, kCols}, w.dy + t0 * w.dv_pad, w.dv_pad, true,
+                    w.dv + j0 * w.dv_pad, w.dv_pad, rows_that_see);
+      small_gemm<T>(tile.columns, w.dk_pad, rows, {w.ds, 1, kCols}, w.q + t0 * w.dk_pad, w.dk_pad, true,
+                    w.dk + j0 * w.dk_pad, w.dk_pad, rows_that_see);
+      small_gemm<T>(
+          rows, w.dk_pad, tile.columns, {w.ds, kCols, 1}, w.k + j0 * w.dk_pad, w.dk_pad, true, w.dq, w.dk_pad,
+          [&](int64_t r, int64_t n, int64_t&, int64_t& end, int64_t&) { end = std::min(end, width_of(tile, r, n)); });
+    }
+    if (p.relative_keys != nullptr) {
+      small_gemm<T>(rows, w.dk_pad, p.relative_rows(), {w.dqa, w.relative_pad, 1}, w.rel, w.dk_pad, true, w.dq,
+                    w.dk_pad);
+      small_gemm<T>(p.relative_rows(), w.dk_pad, rows, {w.dqa, 1, w.relative_pad}, w.q + t0 * w.dk_pad, w.dk_pad, true,
+                    w.d_rel, w.dk_pad);
+    }
+  }
+
+  const AttentionProblem<T>& p;
+  const AttentionScratch<T>& w;
+};
+
+template <class T>
+void forward_all(const AttentionProblem<T>& p, const AttentionScratch<T>& w) {
+  Head<T> head(p, w);
+  head.pack_relative_keys(false);
+  for (int64_t b = 0; b < p.B; ++b) {
+    for (int64_t g = 0; g < p.G; ++g) {
+      const bool finite = head.pack_keys(b, g, false);
+      for (int64_t h = g * (p.H / p.G); h < (g + 1) * (p.H / p.G); ++h) head.forward(b, h, finite);
+    }
+  }
+}
+
+template <class T>
+void backward_all(const AttentionProblem<T>& p, const AttentionScratch<T>& w) {
+  Head<T> head(p, w);
+  head.pack_relative_keys(true);
+  for (int64_t b = 0; b < p.B; ++b) {
+    for (int64_t g = 0; g < p.G; ++g) {
+      const bool finite = head.pack_keys(b, g, true);
+      clear(w.dk, w.keys_pad * w.dk_pad);
+      clear(w.dv, w.keys_pad * w.dv_pad);
+      for (int64_t h = g * (p.H / p.G); h < (g + 1) * (p.H / p.G); ++h) head.backward(b, h, finite);
+      head.unpack_keys(b, g);
+    }
+  }
+  head.unpack_relative_keys();
+}
+
+void ForwardF32(const AttentionProblem<float>& p, const AttentionScratch<float>& w) {
+  forward_all(p, w);
+}
+void ForwardF64(const AttentionProblem<double>& p, const AttentionScratch<double>& w) {
+  forward_all(p, w);
+}
+void BackwardF32(const AttentionProblem<float>& p, const AttentionScratch<float>& w) {
+  backward_all(p, w);
+}
+void BackwardF64(const AttentionProblem<double>& p, const AttentionScratch<double>& w) {
+  backward_all(p, w);
+}
+
+}  // namespace
+}  // namespace ropewalk::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ropewalk {
+namespace {
+
+HWY_EXPORT(ForwardF32);
+HWY_EXPORT(ForwardF64);
+HWY_EXPORT(BackwardF32);
+HWY_EXPORT(BackwardF64);
+
+void run_forward(const AttentionProblem<float>& p, const AttentionScratch<float>& w) {
+  HWY_DYNAMIC_DISPATCH(ForwardF32)(p, w);
+}
+void run_forward(const AttentionProblem<double>& p, const AttentionScratch<double>& w) {
+  HWY_DYNAMIC_DISPATCH(ForwardF64)(p, w);
+}
+void run_backward(const AttentionProblem<float>& p, const AttentionScratch<float>& w) {
+  HWY_DYNAMIC_DISPATCH(BackwardF32)(p, w);
+}
+void run_backward(const AttentionProblem<double>& p, const AttentionScratch<double>& w) {
+  HWY_DYNAMIC_DISPATCH(BackwardF64)(p, w);
+}
+
+/// Extents and layout of the operands of one call; the data pointers are filled in afterwards.
+struct Extents {
+  int64_t B, H, G, queries, keys, dk, dv;
+};
+
+void check(const Extents& e, const AttentionOptions& options) {
+  require(e.G >= 1 && e.H % e.G == 0, "attention: {} query heads cannot share {} key/value heads", e.H, e.G);
+  require(e.queries <= e.keys, "attention: {} queries for {} keys; queries stand at the end of the keys", e.queries,
+          e.keys);
+  if (options.offset_bias)
+    check_shape("attention: offset_bias", options.offset_bias.shape(), {e.H, e.keys + e.queries - 1});
+  if (options.relative_keys) {
+    check_shape("attention: relative_keys", options.relative_keys.shape(), {-1, e.dk});
+    require(options.relative_keys.shape()[0] % 2 == 1, "attention: relative_keys has {} rows, expected 2 clip + 1",
+            options.relative_keys.shape()[0]);
+  }
+  if (options.rotary != nullptr) {
+    require(options.rotary->dims <= e.dk && options.rotary->cos.shape[0] >= e.keys,
+            "attention: a rotary table of {} columns and {} positions for keys of {} columns at {} positions",
+            options.rotary->dims, options.rotary->cos.shape[0], e.dk, e.keys);
+  }
+}
+
+template <class T>
+AttentionProblem<T> make_problem(const Extents& e, const AttentionOptions& o) {
+  AttentionProblem<T> p;
+  p.B = e.B;
+  p.H = e.H;
+  p.G = e.G;
+  p.queries = e.queries;
+  p.keys = e.keys;
+  p.dk = e.dk;
+  p.dv = e.dv;
+  p.scale = static_cast<T>(o.scale);
+  p.mask = o.mask;
+  p.rotary = o.rotary;
+  if (o.offset_bias) p.offset_bias = o.offset_bias.value().data<T>();
+  if (o.relative_keys) {
+    p.relative_keys = o.relative_keys.value().data<T>();
+    p.clip = (o.relative_keys.shape()[0] - 1) / 2;
+  }
+  return p;
+}
+
+template <class T>
+void forward(AttentionProblem<T>& p, const AttentionOptions& options, Tape& tape) {
+  p.lse = tape.arena().allocate<T>(static_cast<std::size_t>(p.B * p.H * p.queries));
+  p.statistics = options.statistics;
+  const Arena::Mark mark = tape.arena().mark();
+  run_forward(p, AttentionScratch<T>(tape.arena(), p, false));
+  tape.arena().rewind(mark);
+  p.statistics = nullptr;
+}
+
+/// Opens the gradients of the biases and runs the kernel; those of q, k and v are already in p.
+template <class T>
+void backward(AttentionProblem<T> p, Var offset_bias, Var relative_keys, Tape& tape) {
+  p.d_offset_bias = tape.gradient_accumulator<T>(offset_bias);
+  p.d_relative_keys = tape.gradient_accumulator<T>(relative_keys);
+  const Arena::Mark mark = tape.arena().mark();
+  run_backward(p, AttentionScratch<T>(tape.arena(), p, true));
+  tape.arena().rewind(mark);
+}
+
+/// [B, H, T, d] as it lies.
+template <class T>
+HeadsView<T> separate(T* data, int64_t heads, int64_t rows, int64_t d) {
+  return {data, heads * rows * d, rows * d, d};
+}
+
+}  // namespace
+
+Var attention(Var q, Var k, Var v, const AttentionOptions& options) {
+  Tape& tape = *q.tape;
+  require(q.shape().rank() == 4 && k.shape().rank() == 4 && v.shape().rank() == 4,
+          "attention: q, k and v are [batch, heads, positions, columns]");
+  const Extents e{q.shape()[0], q.shape()[1], k.shape()[1], q.shape()[2], k.shape()[2], q.shape()[3], v.shape()[3]};
+  check_shape("attention: k", k.shape(), {e.B, e.G, e.keys, e.dk});
+  check_shape("attention: v", v.shape(), {e.B, e.G, e.keys, e.dv});
+  check(e, options);
+  Tensor y = tape.allocate({e.B, e.H, e.queries, e.dv}, q.dtype());
+  return dispatch(q.dtype(), [&]<class T>() {
+    AttentionProblem<T> p = make_problem<T>(e, options);
+    p.q = separate<const T>(q.value().data<T>(), e.H, e.queries, e.dk);
+    p.k = separate<const T>(k.value().data<T>(), e.G, e.keys, e.dk);
+    p.v = separate<const T>(v.value().data<T>(), e.G, e.keys, e.dv);
+    p.y = separate<T>(y.data<T>(), e.H, e.queries, e.dv);
+    forward(p, options, tape);
+    const Var bias = options.offset_bias;
+    const Var relative = options.relative_keys;
+    return tape.record("attention", y, {q, k, v, bias, relative}, [=](Tape& t, Var result) {
+      AttentionProblem<T> back = p;
+      back.dy = separate<const T>(t.gradient<T>(result), e.H, e.queries, e.dv);
+      const GradientSink<T> dq = t.gradient_sink<T>(q);
+      const GradientSink<T> dk = t.gradient_sink<T>(k);
+      const GradientSink<T> dv = t.gradient_sink<T>(v);
+      // The same Var may stand for two operands: what the first has stored the second must add to.
+      back.dq = separate<T>(dq.data, e.H, e.queries, e.dk);
+      back.dk_out = separate<T>(dk.data, e.G, e.keys, e.dk);
+      back.dv_out = separate<T>(dv.data, e.G, e.keys, e.dv);
+      back.add_dq = dq.accumulate;
+      back.add_dk = dk.accumulate;
+      back.add_dv = dv.accumulate;
+      backward(back, bias, relative, t);
+    });
+  });
+}
+
+Var attention_packed(Var qkv, int64_t n_heads, int64_t n_kv_heads, const AttentionOptions& options) {
+  Tape& tape = *qkv.tape;
+  require(qkv.shape().rank() == 3 && qkv.shape()[2] % (n_heads + 2 * n_kv_heads) == 0,
+          "attention: a packed projection of shape {} for {} query and {} key/value heads", qkv.shape().to_string(),
+          n_heads, n_kv_heads);
+  const int64_t width = qkv.shape()[2];
+  const int64_t d = width / (n_heads + 2 * n_kv_heads);
+  const Extents e{qkv.shape()[0], n_heads, n_kv_heads, qkv.shape()[1], qkv.shape()[1], d, d};
+  check(e, options);
+  Tensor y = tape.allocate({e.B, e.queries, n_heads * d}, qkv.dtype());
+  return dispatch(qkv.dtype(), [&]<class T>() {
+    const auto part = [=]<class U>(U* data, int64_t first_head) -> HeadsView<U> {
+      return {data + first_head * d, e.queries * width, d, width};
+    };
+    AttentionProblem<T> p = make_problem<T>(e, options);
+    const T* x = qkv.value().data<T>();
+    p.q = part(x, 0);
+    p.k = part(x, n_heads);
+    p.v = part(x, n_heads + n_kv_heads);
+    p.y = {y.data<T>(), e.queries * n_heads * d, d, n_heads * d};
+    forward(p, options, tape);
+    const Var bias = options.offset_bias;
+    const Var relative = options.relative_keys;
+    return tape.record("attention", y, {qkv, bias, relative}, [=](Tape& t, Var result) {
+      AttentionProblem<T> back = p;
+      back.dy = {t.gradient<T>(result), e.queries * n_heads * d, d, n_heads * d};
+      const GradientSink<T> dx = t.gradient_sink<T>(qkv);
+      if (dx) {
+        back.dq = part(dx.data, 0);
+        back.dk_out = part(dx.data, n_heads);
+        back.dv_out = part(dx.data, n_heads + n_kv_heads);
+        back.add_dq = back.add_dk = back.add_dv = dx.accumulate;
+      }
+      backward(back, bias, relative, t);
+    });
+  });
+}
+
+}  // namespace ropewalk
+#endif  // HWY_ONCE

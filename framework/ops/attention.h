@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+
+#include "framework/ops/rope.h"
+#include "framework/tape.h"
+
+namespace ropewalk {
+
+/// Which keys a query sees. With T queries and S >= T keys, query t stands at position i = S - T + t, key j at j.
+struct AttentionMask {
+  bool causal = true;          ///< j <= i, always on top of the rest
+  int64_t window_radius = -1;  ///< |i - j| <= radius; -1: no window
+  int64_t global_tokens = 0;   ///< with a window: positions below it see, and are seen by, all
+
+  bool visible(int64_t i, int64_t j) const {
+    if (causal && j > i) return false;
+    if (window_radius < 0 || i < global_tokens || j < global_tokens) return true;
+    return (i > j ? i - j : j - i) <= window_radius;
+  }
+};
+
+/// What attention tells about itself, summed over the sequences and queries of a call.
+struct AttentionStatistics {
+  double* entropy = nullptr;    ///< [H]; += sum over queries of -sum_j p_j ln p_j, in nats
+  double* max_logit = nullptr;  ///< [H]; max over visible pairs of the score that enters the softmax
+};
+
+struct AttentionOptions {
+  double scale = 1.0;  ///< multiplies q . k (and q . a)
+  AttentionMask mask;
+  const RotaryTable* rotary =
+      nullptr;             ///< rotates q and k while they are packed; covers S positions; outlives the tape
+  Var offset_bias = {};    ///< [H, S + T - 1]: added to the scaled score of (i, j) at j - i + S - 1
+  Var relative_keys = {};  ///< [2c + 1, dk] (Shaw et al. 2018): a = row clip(j - i, -c, c) + c is added to k
+  AttentionStatistics* statistics = nullptr;
+};
+
+/// Scaled dot-product attention as one op, in tiles, with an online softmax; memory O(T + S).
+///
+///   s_ij = scale (q_i . (k_j + a_ij)) + bias_ij,   p_ij = softmax over visible j,   y_i = sum_j p_ij v_j
+///
+/// q [B, H, T, dk], k [B, G, S, dk], v [B, G, S, dv] -> [B, H, T, dv]; head h reads key/value head h / (H / G). A query
+/// that sees no key gives zeros and passes no gradient. What is masked does not matter, even NaN or infinity.
+///
+/// Backward (Dao et al. 2022): p is computed again from the kept log-sum-exp L_i;
+///   dv_j += sum_i p_ij dy_i      D_i = dy_i . y_i      ds_ij = p_ij (dy_i . v_j - D_i)
+///   dq_i += scale sum_j ds_ij (k_j + a_ij)      dk_j += scale sum_i ds_ij q_i      dbias += ds, summed over equal
+///   offsets
+Var attention(Var q, Var k, Var v, const AttentionOptions& options);
+
+/// The same on the output of one projection: qkv [B, T, (n_heads + 2 n_kv_heads) d_head], queries first, then keys,
+/// then values -> [B, T, n_heads d_head].
+Var attention_packed(Var qkv, int64_t n_heads, int64_t n_kv_heads, const AttentionOptions& options);
+
+}  // namespace ropewalk

@@ -1,0 +1,142 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "framework/ops/attention.h"
+
+namespace ropewalk {
+
+/// Where head h of sequence b begins and how far apart its rows are; columns are adjacent.
+template <class T>
+struct HeadsView {
+  T* data = nullptr;
+  int64_t batch_stride = 0;
+  int64_t head_stride = 0;
+  int64_t row_stride = 0;
+
+  T* head(int64_t b, int64_t h) const { return data + b * batch_stride + h * head_stride; }
+  explicit operator bool() const { return data != nullptr; }
+};
+
+/// A range of key positions.
+struct KeyRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+/// One call of attention, as its kernels see it.
+template <class T>
+struct AttentionProblem {
+  int64_t B = 0, H = 0, G = 0, queries = 0, keys = 0, dk = 0, dv = 0;
+  HeadsView<const T> q, k, v;
+  HeadsView<T> y;
+  T* lse = nullptr;  ///< [B, H, queries]; +infinity for a query that sees nothing
+  T scale = 1;
+  AttentionMask mask;
+  const RotaryTable* rotary = nullptr;
+  const T* offset_bias = nullptr;
+  const T* relative_keys = nullptr;
+  int64_t clip = 0;
+  AttentionStatistics* statistics = nullptr;
+
+  // Backward only. Whether the first write stores or adds is one flag for each.
+  HeadsView<const T> dy;
+  HeadsView<T> dq, dk_out, dv_out;
+  bool add_dq = false, add_dk = false, add_dv = false;
+  T* d_offset_bias = nullptr;
+  T* d_relative_keys = nullptr;
+
+  int64_t offsets() const { return queries + keys - 1; }
+  int64_t relative_rows() const { return 2 * clip + 1; }
+  int64_t position(int64_t t) const { return keys - queries + t; }
+
+  /// The keys that the query at position i sees, those of the global tokens left out unless they are adjacent.
+  KeyRange local_keys(int64_t i) const {
+    KeyRange range{0, mask.causal ? i + 1 : keys};
+    if (mask.window_radius >= 0 && i >= mask.global_tokens) {
+      range.begin = std::max<int64_t>(0, i - mask.window_radius);
+      range.end = std::min(range.end, i + mask.window_radius + 1);
+    }
+    range.end = std::min(range.end, keys);
+    return range;
+  }
+  /// With a window, keys below this are seen by every query (causality apart).
+  int64_t global_keys() const { return mask.window_radius >= 0 ? std::min(mask.global_tokens, keys) : 0; }
+};
+
+/// Memory that the kernels use while they run, in rows padded to whole vectors.
+template <class T>
+struct AttentionScratch {
+  static constexpr int64_t kPad = 64 / static_cast<int64_t>(sizeof(T));
+  static constexpr int64_t kRows = 64;  ///< queries a tile
+  static constexpr int64_t kCols = 64;  ///< keys a tile
+
+  static int64_t padded(int64_t n) { return (n + kPad - 1) / kPad * kPad; }
+
+  int64_t dk_pad, dv_pad, keys_pad, relative_pad;
+  T* q;        // [queries, dk_pad], scaled and rotated
+  T* kt;       // [dk, keys_pad], rotated
+  T* v;        // [keys, dv_pad]
+  T* s;        // [kRows, kCols] scores, then probabilities
+  T* o;        // [kRows, dv_pad]
+  T* row;      // one row of q or k while it is rotated
+  T* bias;     // [offsets, and a tile beyond]
+  T* row_max;  // [kRows]
+  T* row_sum;  // [kRows]
+  T* row_dot;  // [kRows] sum of p s, for the entropy
+  T* rel_t;    // [dk, relative_pad]
+  T* qa;       // [kRows, relative_pad]
+  // backward
+  T* k;       // [keys, dk_pad]
+  T* vt;      // [dv, keys_pad]
+  T* dy;      // [queries, dv_pad]
+  T* ds;      // [kRows, kCols]
+  T* dq;      // [kRows, dk_pad]
+  T* dk;      // [keys, dk_pad]
+  T* dv;      // [keys, dv_pad]
+  T* d_bias;  // as bias
+  T* rel;     // [relative rows, dk_pad]
+  T* d_rel;   // [relative rows, dk_pad]
+  T* dqa;     // [kRows, relative_pad]
+  T* delta;   // [queries] D_i
+
+  AttentionScratch(Arena& arena, const AttentionProblem<T>& p, bool backward) {
+    dk_pad = padded(p.dk);
+    dv_pad = padded(p.dv);
+    keys_pad = (p.keys + kCols - 1) / kCols * kCols;
+    const bool shaw = p.relative_keys != nullptr;
+    relative_pad = shaw ? padded(p.relative_rows()) : 0;
+    const auto take = [&](int64_t n) { return arena.allocate<T>(static_cast<std::size_t>(n)); };
+    q = take(p.queries * dk_pad);
+    kt = take(p.dk * keys_pad);
+    v = take(p.keys * dv_pad);
+    s = take(kRows * kCols);
+    o = take(kRows * dv_pad);
+    row = take(std::max(dk_pad, dv_pad));
+    const int64_t bias_size = p.offset_bias != nullptr ? p.offsets() + 2 * kCols : 1;
+    bias = take(bias_size);
+    row_max = take(kRows);
+    row_sum = take(kRows);
+    row_dot = take(kRows);
+    rel_t = take(p.dk * relative_pad);
+    qa = take(kRows * relative_pad);
+    if (!backward) return;
+    k = take(p.keys * dk_pad);
+    vt = take(p.dv * keys_pad);
+    dy = take(p.queries * dv_pad);
+    ds = take(kRows * kCols);
+    dq = take(kRows * dk_pad);
+    dk = take(keys_pad * dk_pad);
+    dv = take(keys_pad * dv_pad);
+    d_bias = take(bias_size);
+    rel = take(shaw ? p.relative_rows() * dk_pad : 0);
+    d_rel = take(shaw ? p.relative_rows() * dk_pad : 0);
+    dqa = take(kRows * relative_pad);
+    delta = take(p.queries);
+  }
+};
+
+}  // namespace ropewalk

@@ -1,0 +1,87 @@
+#include "framework/ops/relative_bias.h"
+
+#include <cmath>
+
+namespace ropewalk {
+namespace {
+
+template <class T>
+T distance(int64_t c, int64_t n) {
+  return static_cast<T>(std::abs(c - (n - 1) / 2));
+}
+
+template <class T>
+void bucket_forward(const T* table, std::span<const int32_t> buckets, int64_t heads, T* bias) {
+  const auto n = static_cast<int64_t>(buckets.size());
+  for (int64_t h = 0; h < heads; ++h) {
+    for (int64_t c = 0; c < n; ++c) bias[h * n + c] = table[buckets[static_cast<std::size_t>(c)] * heads + h];
+  }
+}
+
+template <class T>
+void bucket_backward(const T* dbias, std::span<const int32_t> buckets, int64_t heads, T* dtable) {
+  if (dtable == nullptr) return;
+  const auto n = static_cast<int64_t>(buckets.size());
+  for (int64_t h = 0; h < heads; ++h) {
+    for (int64_t c = 0; c < n; ++c) dtable[buckets[static_cast<std::size_t>(c)] * heads + h] += dbias[h * n + c];
+  }
+}
+
+template <class T>
+void kerple_forward(const T* amplitude, const T* rate, int64_t heads, int64_t n, T* bias) {
+  for (int64_t h = 0; h < heads; ++h) {
+    for (int64_t c = 0; c < n; ++c) bias[h * n + c] = -amplitude[h] * std::log1p(rate[h] * distance<T>(c, n));
+  }
+}
+
+template <class T>
+void kerple_backward(const T* dbias, const T* amplitude, const T* rate, int64_t heads, int64_t n, T* damplitude,
+                     T* drate) {
+  for (int64_t h = 0; h < heads; ++h) {
+    T da = 0;
+    T dr = 0;
+    for (int64_t c = 0; c < n; ++c) {
+      const T o = distance<T>(c, n);
+      da -= dbias[h * n + c] * std::log1p(rate[h] * o);
+      dr -= dbias[h * n + c] * amplitude[h] * o / (1 + rate[h] * o);
+    }
+    if (damplitude != nullptr) damplitude[h] += da;
+    if (drate != nullptr) drate[h] += dr;
+  }
+}
+
+}  // namespace
+
+Var bucket_bias(Var table, std::span<const int32_t> bucket_of_offset) {
+  Tape& tape = *table.tape;
+  check_shape("bucket_bias: table", table.shape(), {-1, -1});
+  const int64_t heads = table.shape()[1];
+  for (const int32_t bucket : bucket_of_offset) {
+    require(bucket >= 0 && bucket < table.shape()[0], "bucket_bias: bucket {} of a table of {}", bucket,
+            table.shape()[0]);
+  }
+  Tensor bias = tape.allocate({heads, static_cast<int64_t>(bucket_of_offset.size())}, table.dtype());
+  return dispatch(table.dtype(), [&]<class T>() {
+    bucket_forward(table.value().data<T>(), bucket_of_offset, heads, bias.data<T>());
+    return tape.record("bucket_bias", bias, {table}, [=](Tape& t, Var result) {
+      bucket_backward(t.gradient<T>(result), bucket_of_offset, heads, t.gradient_accumulator<T>(table));
+    });
+  });
+}
+
+Var kerple_bias(Var amplitude, Var rate, int64_t n) {
+  Tape& tape = *amplitude.tape;
+  const int64_t heads = amplitude.shape()[0];
+  check_shape("kerple_bias: amplitude", amplitude.shape(), {heads});
+  check_shape("kerple_bias: rate", rate.shape(), {heads});
+  Tensor bias = tape.allocate({heads, n}, amplitude.dtype());
+  return dispatch(amplitude.dtype(), [&]<class T>() {
+    kerple_forward(amplitude.value().data<T>(), rate.value().data<T>(), heads, n, bias.data<T>());
+    return tape.record("kerple_bias", bias, {amplitude, rate}, [=](Tape& t, Var result) {
+      kerple_backward(t.gradient<T>(result), amplitude.value().data<T>(), rate.value().data<T>(), heads, n,
+                      t.gradient_accumulator<T>(amplitude), t.gradient_accumulator<T>(rate));
+    });
+  });
+}
+
+}  // namespace ropewalk

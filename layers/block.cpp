@@ -1,0 +1,54 @@
+#include "layers/block.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "framework/ops/elementwise.h"
+
+namespace ropewalk {
+
+Block Block::declare(const Declarations& declarations, int64_t index, const ArchitectureConfig& config,
+                     PositionScheme& scheme) {
+  const ModelConfig& model = config.model;
+  const std::string name = fmt::format("blocks.{}", index);
+  Block block{.index = index,
+              .placement = model.norm_placement,
+              .deepnorm_alpha = std::pow(2.0 * static_cast<double>(model.n_layers), 0.25),
+              .attention_name = name + ".attention",
+              .ffn_name = name + ".ffn"};
+  const bool norms = model.norm_placement != NormPlacement::none;
+  const bool sandwich = model.norm_placement == NormPlacement::sandwich;
+  if (norms) block.attention_norm = NormLayer::declare(declarations, name + ".attention_norm", model);
+  block.attention = MultiHeadAttention::declare(declarations, block.attention_name, config, scheme);
+  if (sandwich) block.attention_post_norm = NormLayer::declare(declarations, name + ".attention_post_norm", model);
+  if (norms) block.ffn_norm = NormLayer::declare(declarations, name + ".ffn_norm", model);
+  block.ffn = FeedForward::declare(declarations, block.ffn_name, model);
+  if (sandwich) block.ffn_post_norm = NormLayer::declare(declarations, name + ".ffn_post_norm", model);
+  return block;
+}
+
+Var Block::forward(ForwardPass& pass, const PositionScheme& scheme, Var x) const {
+  const auto sublayer = [&](Var y, const NormLayer& norm, const NormLayer& post_norm, const auto& f) {
+    switch (placement) {
+      case NormPlacement::pre:
+        return add(y, pass.drop(f(norm.forward(y))));
+      case NormPlacement::post:
+        return norm.forward(add(y, pass.drop(f(y))));
+      case NormPlacement::sandwich:
+        return add(y, pass.drop(post_norm.forward(f(norm.forward(y)))));
+      case NormPlacement::deepnorm:
+        return norm.forward(scale_add(y, deepnorm_alpha, pass.drop(f(y))));
+      case NormPlacement::none:
+        break;
+    }
+    return add(y, pass.drop(f(y)));
+  };
+  pass.tape.enter_module(attention_name.c_str());
+  x = sublayer(x, attention_norm, attention_post_norm,
+               [&](Var y) { return attention.forward(pass, index, scheme, y); });
+  pass.tape.enter_module(ffn_name.c_str());
+  return sublayer(x, ffn_norm, ffn_post_norm, [&](Var y) { return ffn.forward(y); });
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/ops/attention.h"
+#include "framework/tape.h"
+#include "layers/config.h"
+#include "layers/declare.h"
+#include "layers/positions/options.h"
+
+namespace ropewalk {
+
+/// The sizes of the model that a position scheme serves.
+struct PositionSizes {
+  int64_t n_layers = 0;
+  int64_t n_heads = 0;
+  int64_t d_model = 0;
+  int64_t d_head = 0;
+  bool causal = true;
+  DType dtype = DType::f32;
+};
+
+/// How a model learns where its tokens stand: up to four hooks, each optional.
+///
+/// A scheme declares its parameters once, prepares tables for a length before a pass of that length (the only call that
+/// changes it), and then serves any number of tapes at once.
+class PositionScheme {
+ public:
+  virtual ~PositionScheme() = default;
+
+  /// Parameters of the whole model, and of the attention of one block (`prefix` = "blocks.I.attention").
+  virtual void declare(const Declarations&) {}
+  virtual void declare_in_block(const Declarations&, const std::string& prefix) { (void)prefix; }
+
+  /// Tables for passes of exactly `length` positions.
+  virtual void prepare(int64_t length) { (void)length; }
+
+  /// Hook 1: adds positions to the embedded tokens x [B, T, d_model].
+  virtual Var embed(Var x) const { return x; }
+  /// Hook 2: the table by which attention rotates queries and keys, or null.
+  virtual const RotaryTable* rotation() const { return nullptr; }
+  /// Hook 3: sets options.offset_bias or options.relative_keys for one block.
+  virtual void bias(Tape&, int64_t block, AttentionOptions& options) const { (void)block, (void)options; }
+  /// Hook 4: the longest sequence it can serve; 0: no limit.
+  virtual int64_t greatest_length() const { return 0; }
+};
+
+/// A row of the table of schemes: what the configuration sees, and how to make one.
+struct PositionSchemeRow {
+  PositionSchemeInfo info;
+  std::function<std::unique_ptr<PositionScheme>(const PositionConfig&, const PositionSizes&)> make;
+};
+
+/// Every scheme, in the order of help texts and reports.
+const std::vector<PositionSchemeRow>& position_schemes();
+
+/// The scheme named by config.encoding. Throws Error for an unknown name.
+std::unique_ptr<PositionScheme> make_position_scheme(const PositionConfig& config, const PositionSizes& sizes);
+
+}  // namespace ropewalk

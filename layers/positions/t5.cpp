@@ -1,0 +1,85 @@
+#include "layers/positions/t5.h"
+
+#include <cmath>
+
+#include "framework/ops/relative_bias.h"
+#include "layers/positions/scheme.h"
+
+namespace ropewalk {
+
+int32_t t5_bucket(int64_t offset, bool bidirectional, int64_t buckets, int64_t max_distance) {
+  int64_t n = -offset;
+  int64_t first = 0;
+  if (bidirectional) {
+    buckets /= 2;
+    if (n < 0) first = buckets;
+    n = std::abs(n);
+  } else {
+    n = std::max<int64_t>(n, 0);
+  }
+  const int64_t exact = buckets / 2;
+  if (n < exact) return static_cast<int32_t>(first + n);
+  // The greatest k with exact (max_distance / exact)^(k / wide) <= n, in logarithms.
+  const int64_t wide = buckets - exact;
+  const double ratio = std::log(static_cast<double>(n) / static_cast<double>(exact)) /
+                       std::log(static_cast<double>(max_distance) / static_cast<double>(exact));
+  const auto k = static_cast<int64_t>(ratio * static_cast<double>(wide));
+  return static_cast<int32_t>(first + std::min(buckets - 1, exact + k));
+}
+
+namespace {
+
+/// A learned scalar for each bucket of offsets and head, added to the scores; one table for all layers.
+class T5 : public PositionScheme {
+ public:
+  T5(const PositionConfig& config, const PositionSizes& sizes)
+      : buckets_(config.integer("t5_buckets")), max_distance_(config.integer("t5_max_distance")), sizes_(sizes) {
+    const int64_t exact = (sizes.causal ? buckets_ : buckets_ / 2) / 2;
+    require(max_distance_ > exact, "position.t5_max_distance = {} must exceed the {} exact buckets of t5_buckets = {}",
+            max_distance_, exact, buckets_);
+  }
+
+  void declare(const Declarations& declarations) override {
+    table_ = declarations.add("relative_bias.weight", {buckets_, sizes_.n_heads}, Role::other,
+                              {.kind = InitRule::Kind::embedding});
+  }
+  void prepare(int64_t length) override {
+    if (static_cast<int64_t>(bucket_of_offset_.size()) == 2 * length - 1) return;
+    bucket_of_offset_.clear();
+    for (int64_t offset = 1 - length; offset < length; ++offset) {
+      bucket_of_offset_.push_back(t5_bucket(offset, !sizes_.causal, buckets_, max_distance_));
+    }
+  }
+  void bias(Tape& tape, int64_t, AttentionOptions& options) const override {
+    options.offset_bias = bucket_bias(tape.parameter(table_), bucket_of_offset_);
+  }
+
+ private:
+  int64_t buckets_;
+  int64_t max_distance_;
+  PositionSizes sizes_;
+  int32_t table_ = -1;
+  std::vector<int32_t> bucket_of_offset_;
+};
+
+}  // namespace
+
+PositionSchemeRow t5_scheme() {
+  return {.info = {.name = "t5",
+                   .summary = "a learned bias for each bucket of offsets and head (Raffel et al. 2020)",
+                   .options = {{.key = "t5_buckets",
+                                .default_value = int64_t{32},
+                                .help = "buckets of offsets; half of them for each sign when not causal",
+                                .minimum = 4,
+                                .maximum = 65536},
+                               {.key = "t5_max_distance",
+                                .default_value = int64_t{128},
+                                .help = "from this distance on all offsets share a bucket",
+                                .minimum = 2,
+                                .maximum = 1 << 30}}},
+          .make = [](const PositionConfig& config, const PositionSizes& sizes) {
+            return std::make_unique<T5>(config, sizes);
+          }};
+}
+
+}  // namespace ropewalk

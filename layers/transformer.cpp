@@ -1,0 +1,88 @@
+#include "layers/transformer.h"
+
+#include <cmath>
+
+#include "framework/error.h"
+#include "framework/ops/embedding.h"
+#include "layers/initialize.h"
+
+namespace ropewalk {
+
+ArchitectureConfig resolved(ArchitectureConfig config) {
+  ModelConfig& m = config.model;
+  if (m.n_kv_heads == 0) m.n_kv_heads = m.n_heads;
+  if (m.d_head == 0) {
+    require(m.n_heads > 0 && m.d_model % m.n_heads == 0, "model.d_model = {} is not divisible by model.n_heads = {}",
+            m.d_model, m.n_heads);
+    m.d_head = m.d_model / m.n_heads;
+  }
+  if (m.d_ff == 0) m.d_ff = 4 * m.d_model;
+  require(m.n_heads % m.n_kv_heads == 0, "model.n_heads = {} is not divisible by model.n_kv_heads = {}", m.n_heads,
+          m.n_kv_heads);
+  require(m.vocab_size > 0, "model.vocab_size = {}: give the size of the vocabulary", m.vocab_size);
+  require(config.attention.kind == AttentionKind::mha,
+          "attention.kind = mla is not available in this version; use mha");
+  if (config.position.encoding == "rope") {
+    const int64_t dims = config.position.integer("rope_dims");
+    require((dims > 0 ? dims : m.d_head) % 2 == 0 && dims <= m.d_head,
+            "position.rope_dims = {} must be even and at most model.d_head = {}", dims > 0 ? dims : m.d_head, m.d_head);
+  }
+  return config;
+}
+
+Transformer::Transformer(const ArchitectureConfig& config, DType dtype) : config_(resolved(config)), dtype_(dtype) {
+  const ModelConfig& model = config_.model;
+  scheme_ = make_position_scheme(config_.position, {.n_layers = model.n_layers,
+                                                    .n_heads = model.n_heads,
+                                                    .d_model = model.d_model,
+                                                    .d_head = model.d_head,
+                                                    .causal = config_.attention.causal,
+                                                    .dtype = dtype});
+  const Declarations declarations{parameters_, rules_};
+  const InitRule table{.kind = InitRule::Kind::embedding};
+  token_embedding_ = declarations.add("token_embedding.weight", {model.vocab_size, model.d_model}, Role::weight, table);
+  scheme_->declare(declarations);
+  for (int64_t i = 0; i < model.n_layers; ++i) blocks_.push_back(Block::declare(declarations, i, config_, *scheme_));
+  has_final_norm_ = model.norm_placement == NormPlacement::pre || model.norm_placement == NormPlacement::sandwich;
+  if (has_final_norm_) final_norm_ = NormLayer::declare(declarations, "final_norm", model);
+  if (!model.tie_embeddings) {
+    const InitRule rule{.kind = InitRule::Kind::linear, .fan_in = model.d_model, .fan_out = model.vocab_size};
+    lm_head_ = declarations.add("lm_head.weight", {model.vocab_size, model.d_model}, Role::weight, rule);
+  }
+}
+
+void Transformer::initialize(uint64_t seed) {
+  ropewalk::initialize(parameters_, rules_, config_.model, seed);
+}
+
+Var Transformer::embed(ForwardPass& pass, const int32_t* tokens) const {
+  pass.tape.enter_module("token_embedding");
+  const double scale = config_.model.scale_embeddings ? std::sqrt(static_cast<double>(config_.model.d_model)) : 1.0;
+  const Var x = embedding(tokens, {pass.sequences, pass.length}, pass.tape.parameter(token_embedding_), scale);
+  return pass.drop(scheme_->embed(x));
+}
+
+Var Transformer::blocks(ForwardPass& pass, Var x) const {
+  const bool inference = pass.tape.mode() == Mode::inference;
+  const auto keep = [&] {
+    if (pass.trace.residuals != nullptr) pass.trace.residuals->push_back(x);
+  };
+  for (const Block& block : blocks_) {
+    keep();
+    const Arena::Mark mark = pass.tape.arena().mark();
+    x = block.forward(pass, *scheme_, x);
+    // Nothing of a block outlives it without a backward pass; a deep model then runs in the memory of one block.
+    if (inference && pass.trace.residuals == nullptr) x = pass.tape.keep_only(mark, x);
+  }
+  keep();
+  pass.tape.enter_module("final_norm");
+  return has_final_norm_ ? final_norm_.forward(x) : x;
+}
+
+Var Transformer::head(Var hidden) const {
+  Tape& tape = *hidden.tape;
+  tape.enter_module("lm_head");
+  return linear(hidden, tape.parameter(lm_head_ >= 0 ? lm_head_ : token_embedding_));
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "framework/parameter.h"
+#include "framework/tape.h"
+#include "layers/block.h"
+#include "layers/config.h"
+#include "layers/forward_pass.h"
+#include "layers/norm.h"
+#include "layers/positions/scheme.h"
+
+namespace ropewalk {
+
+/// The sizes that are derived where the configuration says 0, and the checks that need no data.
+/// Throws Error naming both keys where sizes contradict each other.
+ArchitectureConfig resolved(ArchitectureConfig config);
+
+/// A decoder-only Transformer: embedding, blocks, final norm (pre and sandwich), head.
+///
+/// The parameters carry dotted names ("blocks.0.attention.query.weight"); weights of Linear layers are [out, in].
+class Transformer {
+ public:
+  /// Declares all parameters. Needs vocab_size; memory is taken by allocate().
+  Transformer(const ArchitectureConfig& config, DType dtype);
+
+  const ArchitectureConfig& config() const { return config_; }
+  ParameterSet& parameters() { return parameters_; }
+  const ParameterSet& parameters() const { return parameters_; }
+
+  /// Reserves the parameters' memory, zero-filled.
+  void allocate() { parameters_.allocate(dtype_); }
+  /// Draws the first values (see initialize.h).
+  void initialize(uint64_t seed);
+  /// Makes the position tables for passes of exactly `length`; call it before them, from one thread.
+  void prepare(int64_t length) { scheme_->prepare(length); }
+  /// The longest sequence the position scheme can serve; 0: no limit.
+  int64_t greatest_length() const { return scheme_->greatest_length(); }
+
+  /// tokens [sequences * length] -> the embedded tokens with their positions, [B, T, d_model].
+  Var embed(ForwardPass& pass, const int32_t* tokens) const;
+  /// The residual stream x [B, T, d_model] through all blocks and the final norm.
+  Var blocks(ForwardPass& pass, Var x) const;
+  /// Hidden states [.., d_model] -> logits [.., vocab_size].
+  Var head(Var hidden) const;
+  /// All of the above.
+  Var logits(ForwardPass& pass, const int32_t* tokens) const { return head(blocks(pass, embed(pass, tokens))); }
+
+ private:
+  ArchitectureConfig config_;
+  DType dtype_;
+  ParameterSet parameters_;
+  std::vector<InitRule> rules_;
+  std::unique_ptr<PositionScheme> scheme_;
+  int32_t token_embedding_ = -1;
+  std::vector<Block> blocks_;
+  NormLayer final_norm_;
+  bool has_final_norm_ = false;
+  int32_t lm_head_ = -1;  ///< -1: tied to the token embedding
+};
+
+}  // namespace ropewalk
