@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/sweep_plan.h"
+
+namespace ropewalk {
+
+/// key=value
+struct SweepCondition {
+  std::string key;
+  OptionValue value;
+};
+
+/// One line of [exclude].
+struct SweepRule {
+  std::string text;
+  std::vector<SweepCondition> conditions;  ///< all must hold
+  Origin origin;
+};
+
+/// A sweep as its file and the command line give it, before any point is made.
+struct SweepFile {
+  std::string name;
+  std::vector<Entry> base;  ///< what all points share
+  std::vector<SweepAxis> grid;
+  std::vector<SweepVariant> variants;
+  std::vector<SweepRule> rules;
+  std::vector<int64_t> seeds;  ///< empty: train.seed of the base
+  Origin seeds_origin;
+};
+
+/// Reads the file and folds the arguments in. What is wrong goes to `errors`.
+SweepFile read_sweep_file(const std::string& file, const std::vector<std::string>& arguments,
+                          std::vector<std::string>& errors, const OptionTable& table);
+
+/// The sweep as a file that reads back as it is.
+std::string print_sweep_file(const SweepFile& sweep, const OptionTable& table);
+
+}  // namespace ropewalk

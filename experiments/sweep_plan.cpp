@@ -1,0 +1,249 @@
+#include "experiments/sweep_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "experiments/sweep_file.h"
+#include "train/text.h"
+
+namespace ropewalk {
+namespace {
+
+constexpr std::size_t kMostPoints = 10'000;
+constexpr std::size_t kLongestVariant = 100;
+
+bool varies(const SweepAxis& axis) {
+  return axis.values.size() > 1;
+}
+
+/// A point before its seeds.
+struct Variant {
+  std::string name;
+  std::vector<Entry> overrides;
+  AppliedEntries applied;
+};
+
+/// A value as a part of a name: what a choice says alone, and a number or switch after the name of its key.
+std::string name_part(const Option& option, const std::string& value) {
+  if (option.type == OptionType::choice) return value;
+  if (option.type == OptionType::text) return std::filesystem::path(value).stem().string();
+  return option.name() + "_" + value;
+}
+
+/// The values of the axes that vary, joined; `overrides` has one entry an axis.
+std::string point_name(const SweepFile& sweep, const std::vector<Entry>& overrides, const OptionTable& table) {
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < overrides.size(); ++i) {
+    if (varies(sweep.grid[i])) parts.push_back(name_part(*table.find(overrides[i].key), overrides[i].value));
+  }
+  std::string name = joined(parts, "-");
+  for (char& c : name) {
+    const bool safe = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+                      c == '-' || c == '+' || c == '.';
+    if (!safe) c = '_';
+  }
+  if (name.empty()) return "base";
+  if (name[0] == '.' || name[0] == '-') name.insert(name.begin(), '_');
+  if (name.size() > kLongestVariant) name.resize(kLongestVariant);
+  return name;
+}
+
+std::string unique_name(const std::string& wanted, std::set<std::string>& taken) {
+  std::string name = wanted;
+  for (int i = 2; !taken.insert(name).second; ++i) name = fmt::format("{}-{}", wanted, i);
+  return name;
+}
+
+/// How many points there are, or the first number too large.
+std::size_t count_points(const SweepFile& sweep) {
+  std::size_t grid = sweep.grid.empty() && !sweep.variants.empty() ? 0 : 1;
+  for (const SweepAxis& axis : sweep.grid) grid = std::min(grid * axis.values.size(), std::size_t{1} << 30);
+  return (grid + sweep.variants.size()) * std::max<std::size_t>(sweep.seeds.size(), 1);
+}
+
+/// The overrides of each point of the grid, its first line outermost.
+std::vector<std::vector<Entry>> grid_points(const SweepFile& sweep) {
+  if (sweep.grid.empty()) {
+    return sweep.variants.empty() ? std::vector<std::vector<Entry>>(1) : std::vector<std::vector<Entry>>();
+  }
+  std::vector<std::vector<Entry>> points(1);
+  for (const SweepAxis& axis : sweep.grid) {
+    std::vector<std::vector<Entry>> longer;
+    for (const std::vector<Entry>& point : points) {
+      for (const std::string& value : axis.values) {
+        longer.push_back(point);
+        longer.back().push_back({"", axis.key, value, axis.origin});
+      }
+    }
+    points = std::move(longer);
+  }
+  return points;
+}
+
+std::vector<Variant> make_variants(const SweepFile& sweep, const OptionTable& table) {
+  std::set<std::string> taken;
+  for (const SweepVariant& variant : sweep.variants) taken.insert(variant.name);
+  std::vector<Variant> variants;
+  for (std::vector<Entry>& overrides : grid_points(sweep)) {
+    const std::string name = unique_name(point_name(sweep, overrides, table), taken);
+    variants.push_back({name, std::move(overrides), {}});
+  }
+  for (const SweepVariant& variant : sweep.variants) variants.push_back({variant.name, variant.overrides, {}});
+  return variants;
+}
+
+bool matches(const SweepRule& rule, const Config& config, const OptionTable& table) {
+  return std::all_of(rule.conditions.begin(), rule.conditions.end(), [&](const SweepCondition& condition) {
+    return table.find(condition.key)->get(config) == condition.value;
+  });
+}
+
+/// The same message from several points, once.
+class PointMessages {
+ public:
+  void add(const std::string& message, const std::string& point) {
+    const auto found = std::find_if(rows_.begin(), rows_.end(), [&](const Row& row) { return row.message == message; });
+    if (found == rows_.end()) {
+      rows_.push_back({message, {point}});
+    } else if (found->points.back() != point) {
+      found->points.push_back(point);
+    }
+  }
+
+  /// "run.ini:3: error: point 'post-rope': ...", without the point where all points say so.
+  void append_to(std::vector<std::string>& out, std::size_t variants) const {
+    for (const Row& row : rows_)
+      out.push_back(row.points.size() == variants && variants > 1 ? row.message : named(row));
+  }
+
+ private:
+  struct Row {
+    std::string message;
+    std::vector<std::string> points;
+  };
+
+  static std::string named(const Row& row) {
+    constexpr std::size_t kShown = 3;
+    std::vector<std::string> shown;
+    for (std::size_t i = 0; i < row.points.size() && i < kShown; ++i)
+      shown.push_back(fmt::format("'{}'", row.points[i]));
+    std::string points = fmt::format("point{} {}", row.points.size() > 1 ? "s" : "", joined(shown));
+    if (row.points.size() > kShown) points += fmt::format(" and {} more", row.points.size() - kShown);
+    for (const std::string_view kind : {": error: ", ": warning: "}) {
+      if (const std::size_t at = row.message.find(kind); at != std::string::npos) {
+        const std::size_t text = at + kind.size();
+        return row.message.substr(0, text) + points + ": " + row.message.substr(text);
+      }
+    }
+    return points + ": " + row.message;
+  }
+
+  std::vector<Row> rows_;
+};
+
+std::vector<std::string> varying_keys(const SweepFile& sweep) {
+  std::vector<std::string> keys;
+  const auto add = [&](const std::string& key) {
+    if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+  };
+  for (const SweepAxis& axis : sweep.grid) {
+    if (varies(axis)) add(axis.key);
+  }
+  for (const SweepVariant& variant : sweep.variants) {
+    for (const Entry& entry : variant.overrides) add(entry.key);
+  }
+  return keys;
+}
+
+SweepPoint make_point(const Variant& variant, const ResolvedConfig& config, const OptionTable& table) {
+  SweepPoint point{variant.name, config.config.train.seed, {}, config};
+  for (const Entry& entry : variant.overrides) {
+    point.overrides.emplace_back(entry.key, format_value(table.find(entry.key)->get(variant.applied.config)));
+  }
+  return point;
+}
+
+/// The points of the plan, checked. Points that a rule excludes need not be valid.
+void add_points(const SweepFile& sweep, std::vector<Variant> variants, const Origin& subject, SweepPlan& plan,
+                std::vector<std::string>& errors, const OptionTable& table) {
+  std::vector<bool> rule_used(sweep.rules.size());
+  PointMessages point_errors;
+  PointMessages point_warnings;
+  std::size_t planned_variants = 0;
+  for (Variant& variant : variants) {
+    std::vector<Entry> entries = sweep.base;
+    entries.insert(entries.end(), variant.overrides.begin(), variant.overrides.end());
+    std::vector<std::string> found;
+    variant.applied = apply_entries(entries, subject, found, table);
+    ResolvedConfig resolved = finish(variant.applied, Purpose::train, found);
+    bool planned = false;
+    for (const int64_t seed : plan.seeds) {
+      resolved.config.train.seed = seed;
+      if (!sweep.seeds.empty()) resolved.origins["train.seed"] = sweep.seeds_origin;
+      bool excluded = false;
+      for (std::size_t i = 0; i < sweep.rules.size(); ++i) {
+        if (!matches(sweep.rules[i], resolved.config, table)) continue;
+        rule_used[i] = excluded = true;
+      }
+      if (excluded) continue;
+      planned = true;
+      plan.points.push_back(make_point(variant, resolved, table));
+    }
+    if (!planned) continue;
+    ++planned_variants;
+    for (const std::string& message : found) point_errors.add(message, variant.name);
+    for (const std::string& message : resolved.warnings) point_warnings.add(message, variant.name);
+  }
+  point_errors.append_to(errors, planned_variants);
+  point_warnings.append_to(plan.warnings, planned_variants);
+  for (std::size_t i = 0; i < sweep.rules.size(); ++i) {
+    if (rule_used[i]) continue;
+    plan.warnings.push_back(fmt::format("{}: warning: rule '{}' excludes no point", sweep.rules[i].origin.text(),
+                                        printable(sweep.rules[i].text)));
+  }
+  if (plan.points.empty()) errors.push_back(error_at(subject, "the rules of [exclude] leave no point"));
+}
+
+/// Only the entries whose key and value are right; what is wrong goes to `errors`, once.
+std::vector<Entry> valid_entries(const std::vector<Entry>& entries, const Origin& subject,
+                                 std::vector<std::string>& errors, const OptionTable& table) {
+  std::vector<Entry> valid;
+  for (const Entry& entry : entries) {
+    const std::size_t before = errors.size();
+    apply_entries({entry}, subject, errors, table);
+    if (errors.size() == before) valid.push_back(entry);
+  }
+  return valid;
+}
+
+}  // namespace
+
+SweepPlan plan_sweep(const std::string& file, const std::vector<std::string>& arguments, const OptionTable& table) {
+  std::vector<std::string> errors;
+  SweepFile sweep = read_sweep_file(file, arguments, errors, table);
+  const Origin subject{Origin::Kind::file, file, 0};
+  sweep.base = valid_entries(sweep.base, subject, errors, table);
+  const std::size_t count = count_points(sweep);
+  if (count > kMostPoints) {
+    errors.push_back(error_at(
+        subject, fmt::format("the sweep has {} points; at most {} are planned at once",
+                             count >= (std::size_t{1} << 30) ? "too many" : fmt::format("{}", count), kMostPoints)));
+    throw ConfigError(std::move(errors));
+  }
+  SweepPlan plan;
+  plan.name = sweep.name;
+  plan.varying_keys = varying_keys(sweep);
+  std::vector<std::string> ignored;
+  plan.seeds = sweep.seeds;
+  if (plan.seeds.empty()) plan.seeds = {apply_entries(sweep.base, subject, ignored, table).config.train.seed};
+  add_points(sweep, make_variants(sweep, table), subject, plan, errors, table);
+  if (!errors.empty()) throw ConfigError(std::move(errors));
+  plan.text = print_sweep_file(sweep, table);
+  return plan;
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,10 @@
+#include "train/options.h"
+
+namespace ropewalk {
+
+const OptionTable& option_table() {
+  static const OptionTable table(position_scheme_infos());
+  return table;
+}
+
+}  // namespace ropewalk
