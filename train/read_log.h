@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "train/log_schema.h"
+
+namespace ropewalk {
+
+/// A log in memory. Every group is cut to the rows that are whole in all of its columns.
+struct LogContents {
+  std::string path;
+  LogSchema schema;
+  LogHeader header;
+  std::vector<LogStatus> status;  ///< one per entry; `running` also after a kill
+  LogTables tables;
+};
+
+/// Reads the log of a running, finished or killed run; the file is not changed and its writer not hindered.
+/// @throws LogError if there is none, or it is empty, truncated, damaged, or no log of this schema.
+LogContents read_log(const std::string& path);
+
+/// Removes the rows with step > last_step from every group.
+void cut_after(LogTables& tables, int64_t last_step);
+
+struct RecoveredLog {
+  int64_t train_rows = 0;
+  int64_t last_step = -1;         ///< of the training rows; -1 where there are none
+  std::vector<LogStatus> before;  ///< one per entry
+  std::vector<LogStatus> after;   ///< `running` has become `interrupted`
+};
+
+/// Rewrites the log of a killed run as a clean file that every HDF5 and netCDF program opens, with all rows that were
+/// flushed. The old file is replaced only when the new one is on the disk. Takes the lock of the run's directory.
+/// @throws LogError as read_log, or if the file cannot be written; RunDirectoryError if the run is still going on.
+RecoveredLog recover_log(const std::string& path);
+
+}  // namespace ropewalk
