@@ -7,7 +7,8 @@
 
 namespace ropewalk {
 
-/// A fault of the caller or the surroundings, with a message that names the thing, its value, the limit and the way out.
+/// A fault of the caller or the surroundings, with a message that names the thing, its value, the limit and the way
+/// out.
 struct Error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -19,7 +19,9 @@ void use_one_thread() {
   (void)done;
 }
 
-CBLAS_TRANSPOSE to_cblas(Transpose t) { return t == Transpose::yes ? CblasTrans : CblasNoTrans; }
+CBLAS_TRANSPOSE to_cblas(Transpose t) {
+  return t == Transpose::yes ? CblasTrans : CblasNoTrans;
+}
 
 blasint to_int(int64_t n) {
   require(n <= std::numeric_limits<blasint>::max(), "a matrix extent of {} exceeds what BLAS can address", n);

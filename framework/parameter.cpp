@@ -10,7 +10,9 @@ namespace {
 
 constexpr int64_t kAlignElements = 16;  // 64 bytes of f32
 
-int64_t aligned(int64_t n) { return (n + kAlignElements - 1) / kAlignElements * kAlignElements; }
+int64_t aligned(int64_t n) {
+  return (n + kAlignElements - 1) / kAlignElements * kAlignElements;
+}
 
 }  // namespace
 
@@ -26,6 +28,7 @@ ParameterSpan ParameterSet::add_adjacent(std::vector<Parameter> parameters) {
     require(find(parameter.name) < 0, "two parameters are named {}", parameter.name);
     parameter.offset = flat_elements_;
     flat_elements_ += parameter.elements();
+    index_.emplace(parameter.name, static_cast<int32_t>(parameters_.size()));
     parameters_.push_back(std::move(parameter));
   }
   return span;
@@ -37,9 +40,9 @@ void ParameterSet::allocate(DType dtype) {
   values_ = Tensor::zeros({flat_elements_}, dtype);
 }
 
-int32_t ParameterSet::find(std::string_view name) const {
-  const auto it = std::find_if(parameters_.begin(), parameters_.end(), [&](const Parameter& p) { return p.name == name; });
-  return it == parameters_.end() ? -1 : static_cast<int32_t>(it - parameters_.begin());
+int32_t ParameterSet::find(const std::string& name) const {
+  const auto found = index_.find(name);
+  return found == index_.end() ? -1 : found->second;
 }
 
 int64_t ParameterSet::elements() const {
@@ -48,7 +51,9 @@ int64_t ParameterSet::elements() const {
   return total;
 }
 
-Tensor ParameterSet::value(int32_t index) const { return view(values_, index); }
+Tensor ParameterSet::value(int32_t index) const {
+  return view(values_, index);
+}
 
 Tensor ParameterSet::view(const Tensor& flat, int32_t index) const {
   const Parameter& parameter = (*this)[index];
@@ -60,7 +65,9 @@ Tensor ParameterSet::view(const Tensor& flat, int32_t index) const {
 GradientBuffer::GradientBuffer(const ParameterSet& parameters)
     : flat_(Tensor::zeros({parameters.flat_elements()}, parameters.dtype())), written_(parameters.size(), 0) {}
 
-void GradientBuffer::clear() { std::fill(written_.begin(), written_.end(), uint8_t{0}); }
+void GradientBuffer::clear() {
+  std::fill(written_.begin(), written_.end(), uint8_t{0});
+}
 
 void GradientBuffer::complete(const ParameterSet& parameters) {
   for (int32_t i = 0; i < static_cast<int32_t>(written_.size()); ++i) {

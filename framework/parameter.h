@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "framework/tensor.h"
@@ -43,7 +44,7 @@ class ParameterSet {
   const Parameter& operator[](int32_t index) const { return parameters_[static_cast<std::size_t>(index)]; }
   std::span<const Parameter> all() const { return parameters_; }
   /// Index of a name, or -1.
-  int32_t find(std::string_view name) const;
+  int32_t find(const std::string& name) const;
   DType dtype() const { return values_.dtype; }
   bool allocated() const { return values_.bytes != nullptr; }
   /// Elements of the flat buffers, gaps between parameters (always zero) included.
@@ -58,6 +59,7 @@ class ParameterSet {
 
  private:
   std::vector<Parameter> parameters_;
+  std::unordered_map<std::string, int32_t> index_;
   Tensor values_;
   int64_t flat_elements_ = 0;
 };

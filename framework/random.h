@@ -19,7 +19,8 @@ struct RandomKey {
 
 inline r123::Philox4x32::ctr_type random_block(const RandomKey& key, uint64_t block) {
   const r123::Philox4x32::ctr_type counter = {
-      {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32) ^ (static_cast<uint32_t>(key.stream) << 24), key.a, key.b}};
+      {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32) ^ (static_cast<uint32_t>(key.stream) << 24),
+       key.a, key.b}};
   const r123::Philox4x32::key_type k = {{static_cast<uint32_t>(key.seed), static_cast<uint32_t>(key.seed >> 32)}};
   return r123::Philox4x32()(counter, k);
 }

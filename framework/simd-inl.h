@@ -12,16 +12,16 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <hwy/highway.h>
 #include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace ropewalk::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Calls f(d, i) for i = 0, step, 2 step, ... with a full vector tag d, then lane by lane with a tag of one lane, so that
-/// nothing beyond n is touched. Mark f with HWY_ATTR.
+/// Calls f(d, i) for i = 0, step, 2 step, ... with a full vector tag d, then lane by lane with a tag of one lane, so
+/// that nothing beyond n is touched. Mark f with HWY_ATTR.
 template <class T, class F>
 HWY_INLINE void vectorise(int64_t n, F&& f) {
   const hn::ScalableTag<T> d;

@@ -28,9 +28,13 @@ Var Tape::add_leaf(Tensor value, bool needs_gradient) {
   return {this, static_cast<int32_t>(workspace_.nodes_.size() - 1)};
 }
 
-Var Tape::constant(Tensor value) { return add_leaf(std::move(value), false); }
+Var Tape::constant(Tensor value) {
+  return add_leaf(std::move(value), false);
+}
 
-Var Tape::leaf(Tensor value) { return add_leaf(std::move(value), mode_ == Mode::train); }
+Var Tape::leaf(Tensor value) {
+  return add_leaf(std::move(value), mode_ == Mode::train);
+}
 
 Var Tape::parameter(int32_t index) {
   return parameter(ParameterSpan{index, 1}, (*parameters_)[index].shape);
@@ -97,8 +101,8 @@ void* Tape::open_gradient(Var v, bool zero, bool& accumulate) {
 }
 
 void Tape::seed(Var v, const Tensor& cotangent) {
-  require(cotangent.shape == v.shape() && cotangent.dtype == v.dtype(), "a cotangent of shape {} for a value of shape {}",
-          cotangent.shape.to_string(), v.shape().to_string());
+  require(cotangent.shape == v.shape() && cotangent.dtype == v.dtype(),
+          "a cotangent of shape {} for a value of shape {}", cotangent.shape.to_string(), v.shape().to_string());
   dispatch(v.dtype(), [&]<class T>() {
     T* gradient = gradient_accumulator<T>(v);
     if (gradient == nullptr) return;
@@ -108,7 +112,8 @@ void Tape::seed(Var v, const Tensor& cotangent) {
 }
 
 void Tape::backward(Var loss) {
-  require(loss.value().elements() == 1, "backward starts from a scalar; the loss has shape {}", loss.shape().to_string());
+  require(loss.value().elements() == 1, "backward starts from a scalar; the loss has shape {}",
+          loss.shape().to_string());
   require(needs_gradient(loss), "the loss depends on nothing that wants a gradient");
   dispatch(loss.dtype(), [&]<class T>() { *gradient_accumulator<T>(loss) += T(1); });
   backward();

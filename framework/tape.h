@@ -47,12 +47,12 @@ class Workspace {
   struct Node {
     Tensor value;
     void* gradient = nullptr;
-    int32_t parameter = -1;        ///< index of the first parameter, for leaves that are parameters
+    int32_t parameter = -1;  ///< index of the first parameter, for leaves that are parameters
     int32_t parameter_count = 0;
     bool needs_gradient = false;
     bool gradient_written = false;
-    const char* op = "";           ///< name of what produced it
-    const char* module = "";       ///< module that was running, for diagnostics
+    const char* op = "";      ///< name of what produced it
+    const char* module = "";  ///< module that was running, for diagnostics
   };
   struct Step {
     void (*backward)(Tape&, Var, const void*) = nullptr;
@@ -104,7 +104,8 @@ class Tape {
       void* memory = arena().allocate(sizeof(Backward));
       const auto* closure = new (memory) Backward(std::move(backward));
       workspace_.steps_.push_back(
-          {[](Tape& tape, Var result, const void* c) { (*static_cast<const Backward*>(c))(tape, result); }, closure, out.id});
+          {[](Tape& tape, Var result, const void* c) { (*static_cast<const Backward*>(c))(tape, result); }, closure,
+           out.id});
     }
     return out;
   }
@@ -172,6 +173,8 @@ class Tape {
   std::size_t first_step_;
 };
 
-inline const Tensor& Var::value() const { return tape->value(*this); }
+inline const Tensor& Var::value() const {
+  return tape->value(*this);
+}
 
 }  // namespace ropewalk

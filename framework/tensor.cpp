@@ -17,7 +17,8 @@ void Shape::append(int64_t dim) {
   require(rank_ < kMaxRank, "a tensor has at most {} axes", kMaxRank);
   require(dim >= 0, "an extent of {} in a shape", dim);
   constexpr int64_t kLimit = std::numeric_limits<int64_t>::max() / 16;
-  require(dim == 0 || elements_ <= kLimit / dim, "a tensor of {} x {} elements is larger than any memory", elements_, dim);
+  require(dim == 0 || elements_ <= kLimit / dim, "a tensor of {} x {} elements is larger than any memory", elements_,
+          dim);
   dims_[static_cast<std::size_t>(rank_++)] = dim;
   elements_ *= dim;
 }

@@ -20,8 +20,12 @@ inline constexpr bool kHasCuda = true;
 inline constexpr bool kHasCuda = false;
 #endif
 
-constexpr std::size_t size_of(DType dtype) { return dtype == DType::f32 ? 4 : 8; }
-constexpr std::string_view name_of(DType dtype) { return dtype == DType::f32 ? "f32" : "f64"; }
+constexpr std::size_t size_of(DType dtype) {
+  return dtype == DType::f32 ? 4 : 8;
+}
+constexpr std::string_view name_of(DType dtype) {
+  return dtype == DType::f32 ? "f32" : "f64";
+}
 
 template <class T>
 constexpr DType dtype_of();
@@ -65,8 +69,8 @@ class Shape {
   int64_t elements_ = 1;
 };
 
-/// A contiguous, row-major view of memory that it shares (storage set) or that an arena owns (storage empty: valid until
-/// the tape that made it ends).
+/// A contiguous, row-major view of memory that it shares (storage set) or that an arena owns (storage empty: valid
+/// until the tape that made it ends).
 struct Tensor {
   Shape shape;
   DType dtype = DType::f32;

@@ -1,0 +1,185 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "framework/ops/cross_entropy.cpp"
+#include <hwy/foreach_target.h>
+
+#include "framework/ops/row_reductions-inl.h"
+#include "framework/simd-inl.h"
+
+#include <algorithm>
+
+#include "framework/ops/checks.h"
+#include "framework/ops/cross_entropy.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ropewalk::HWY_NAMESPACE {
+namespace {
+
+template <class T>
+double log_sum_exp(const T* x, int64_t n) {
+  const T greatest = max_of(x, n);
+  return static_cast<double>(greatest) + std::log(sum_of_exp(x, n, greatest));
+}
+
+// row = scale (softmax - onehot), with the softmax from the log-sum-exp that the forward pass kept.
+template <class T>
+void softmax_minus_onehot(const T* x, int64_t n, double log_sum, int32_t target, T scale, bool accumulate, T* row) {
+  // A log-sum-exp rounded to T would tilt a whole row; its maximum goes with x, which is exact, and the rest is small.
+  const T high = static_cast<T>(log_sum);
+  const T low = static_cast<T>(log_sum - static_cast<double>(high));
+  const T before = accumulate ? row[target] : T(0);
+  vectorise<T>(n, [&](auto d, int64_t i) HWY_ATTR {
+    const auto shifted = hn::Sub(hn::Sub(hn::LoadU(d, x + i), hn::Set(d, high)), hn::Set(d, low));
+    // Rounding may leave the only likely token above 0.
+    const auto p = exp_keeping_nan(d, hn::IfThenElse(hn::Gt(shifted, hn::Zero(d)), hn::Zero(d), shifted));
+    store_or_add(d, accumulate, hn::Mul(p, hn::Set(d, scale)), row + i);
+  });
+  const T p = std::exp(std::min(static_cast<T>(static_cast<double>(x[target]) - log_sum), T(0)));
+  row[target] = before + scale * (p - T(1));
+}
+
+double LogSumExpF32(const float* x, int64_t n) {
+  return log_sum_exp(x, n);
+}
+double LogSumExpF64(const double* x, int64_t n) {
+  return log_sum_exp(x, n);
+}
+float MaxF32(const float* x, int64_t n) {
+  return max_of(x, n);
+}
+double MaxF64(const double* x, int64_t n) {
+  return max_of(x, n);
+}
+void SoftmaxMinusOnehotF32(const float* x, int64_t n, double log_sum, int32_t target, float scale, bool accumulate,
+                           float* row) {
+  softmax_minus_onehot(x, n, log_sum, target, scale, accumulate, row);
+}
+void SoftmaxMinusOnehotF64(const double* x, int64_t n, double log_sum, int32_t target, double scale, bool accumulate,
+                           double* row) {
+  softmax_minus_onehot(x, n, log_sum, target, scale, accumulate, row);
+}
+
+}  // namespace
+}  // namespace ropewalk::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ropewalk {
+namespace {
+
+HWY_EXPORT(LogSumExpF32);
+HWY_EXPORT(LogSumExpF64);
+HWY_EXPORT(MaxF32);
+HWY_EXPORT(MaxF64);
+HWY_EXPORT(SoftmaxMinusOnehotF32);
+HWY_EXPORT(SoftmaxMinusOnehotF64);
+
+double log_sum_exp(const float* x, int64_t n) {
+  return HWY_DYNAMIC_DISPATCH(LogSumExpF32)(x, n);
+}
+double log_sum_exp(const double* x, int64_t n) {
+  return HWY_DYNAMIC_DISPATCH(LogSumExpF64)(x, n);
+}
+float max_of(const float* x, int64_t n) {
+  return HWY_DYNAMIC_DISPATCH(MaxF32)(x, n);
+}
+double max_of(const double* x, int64_t n) {
+  return HWY_DYNAMIC_DISPATCH(MaxF64)(x, n);
+}
+void softmax_minus_onehot(const float* x, int64_t n, double log_sum, int32_t target, double scale, bool accumulate,
+                          float* row) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxMinusOnehotF32)(x, n, log_sum, target, static_cast<float>(scale), accumulate, row);
+}
+void softmax_minus_onehot(const double* x, int64_t n, double log_sum, int32_t target, double scale, bool accumulate,
+                          double* row) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxMinusOnehotF64)(x, n, log_sum, target, scale, accumulate, row);
+}
+
+void check_targets(const Shape& logits, const int32_t* targets) {
+  require(logits.rank() >= 1 && logits[-1] >= 1, "cross_entropy: logits of shape {} leave no token to choose from",
+          logits.to_string());
+  for (int64_t r = 0; r < logits.rows(); ++r) {
+    require(targets[r] == kIgnoredTarget || (targets[r] >= 0 && targets[r] < logits[-1]),
+            "cross_entropy: the target at position {} is {}; it must lie in [0, {}), or be -1 to be left out", r,
+            targets[r], logits[-1]);
+  }
+}
+
+template <class T>
+void backward(double dloss, const T* logits, const int32_t* targets, const double* log_sums, int64_t rows, int64_t n,
+              double normalizer, GradientSink<T> dlogits) {
+  for (int64_t r = 0; r < rows; ++r) {
+    T* row = dlogits.data + r * n;
+    if (targets[r] != kIgnoredTarget) {
+      softmax_minus_onehot(logits + r * n, n, log_sums[r], targets[r], dloss / normalizer, dlogits.accumulate, row);
+    } else if (!dlogits.accumulate) {
+      std::fill(row, row + n, T(0));
+    }
+  }
+}
+
+}  // namespace
+
+Var cross_entropy(Var logits, const int32_t* targets, double normalizer) {
+  check_targets(logits.shape(), targets);
+  require(normalizer > 0, "cross_entropy: the normalizer is {}; it counts the targets of a step and must be positive",
+          normalizer);
+  Tape& tape = *logits.tape;
+  const int64_t n = logits.shape()[-1];
+  const int64_t rows = logits.shape().rows();
+  const Tensor loss = tape.allocate({}, logits.dtype());
+  auto* kept = tape.arena().allocate<int32_t>(static_cast<std::size_t>(rows));
+  std::copy(targets, targets + rows, kept);
+  auto* log_sums = tape.arena().allocate<double>(static_cast<std::size_t>(rows));
+  return dispatch(logits.dtype(), [&]<class T>() {
+    const T* x = logits.value().data<T>();
+    double sum = 0;
+    for (int64_t r = 0; r < rows; ++r) {
+      if (kept[r] == kIgnoredTarget) continue;
+      log_sums[r] = log_sum_exp(x + r * n, n);
+      sum += log_sums[r] - static_cast<double>(x[r * n + kept[r]]);
+    }
+    loss.set(0, sum / normalizer);
+    return tape.record("cross_entropy", loss, {logits}, [=](Tape& t, Var result) {
+      const GradientSink<T> dlogits = t.gradient_sink<T>(logits);
+      const auto dloss = static_cast<double>(*t.gradient<T>(result));
+      if (dlogits) backward(dloss, logits.value().data<T>(), kept, log_sums, rows, n, normalizer, dlogits);
+    });
+  });
+}
+
+void token_losses(const Tensor& logits, const int32_t* targets, float* losses) {
+  check_targets(logits.shape, targets);
+  const int64_t n = logits.shape[-1];
+  dispatch(logits.dtype, [&]<class T>() {
+    for (int64_t r = 0; r < logits.shape.rows(); ++r) {
+      const T* x = logits.data<T>() + r * n;
+      losses[r] = targets[r] == kIgnoredTarget
+                      ? 0.0F
+                      : static_cast<float>(log_sum_exp(x, n) - static_cast<double>(x[targets[r]]));
+    }
+  });
+}
+
+void argmax_rows(const Tensor& logits, int32_t* columns) {
+  require(logits.shape.rank() >= 1 && logits.shape[-1] >= 1, "argmax_rows: the rows of a shape {} are empty",
+          logits.shape.to_string());
+  const int64_t n = logits.shape[-1];
+  dispatch(logits.dtype, [&]<class T>() {
+    for (int64_t r = 0; r < logits.shape.rows(); ++r) {
+      const T* x = logits.data<T>() + r * n;
+      const T greatest = max_of(x, n);
+      const T* found = std::find(x, x + n, greatest);
+      // With a NaN in the row the vector maximum may be anything; the plain loop skips it.
+      if (std::any_of(x, x + n, [](T v) { return v != v; })) {
+        found = x;
+        for (const T* v = x; v != x + n; ++v) {
+          if (*v > *found || (*found != *found && *v == *v)) found = v;
+        }
+      }
+      columns[r] = static_cast<int32_t>(found - x);
+    }
+  });
+}
+
+}  // namespace ropewalk
+#endif  // HWY_ONCE

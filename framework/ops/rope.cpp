@@ -1,0 +1,115 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "framework/ops/rope.cpp"
+#include <hwy/foreach_target.h>
+
+#include "framework/simd-inl.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "framework/ops/checks.h"
+#include "framework/ops/rope.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ropewalk::HWY_NAMESPACE {
+namespace {
+
+// y = x rotated; `row` is room for one row, used where the result is added to what is there.
+template <class T>
+void rotate(const T* x, const T* cos, const T* sin, int64_t heads, int64_t length, int64_t width, int64_t dims,
+            RopePairing pairing, bool inverse, T* row, GradientSink<T> y) {
+  for (int64_t h = 0; h < heads; ++h) {
+    for (int64_t t = 0; t < length; ++t) {
+      const int64_t at = (h * length + t) * width;
+      T* to = y.accumulate ? row : y.data + at;
+      std::copy(x + at, x + at + width, to);
+      rotate_row(to, cos + t * (dims / 2), sin + t * (dims / 2), dims, pairing, inverse);
+      if (!y.accumulate) continue;
+      vectorise<T>(width,
+                   [&](auto d, int64_t i) HWY_ATTR { store_or_add(d, true, hn::LoadU(d, row + i), y.data + at + i); });
+    }
+  }
+}
+
+void RotateF32(const float* x, const float* cos, const float* sin, int64_t heads, int64_t length, int64_t width,
+               int64_t dims, RopePairing pairing, bool inverse, float* row, GradientSink<float> y) {
+  rotate(x, cos, sin, heads, length, width, dims, pairing, inverse, row, y);
+}
+void RotateF64(const double* x, const double* cos, const double* sin, int64_t heads, int64_t length, int64_t width,
+               int64_t dims, RopePairing pairing, bool inverse, double* row, GradientSink<double> y) {
+  rotate(x, cos, sin, heads, length, width, dims, pairing, inverse, row, y);
+}
+
+}  // namespace
+}  // namespace ropewalk::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ropewalk {
+namespace {
+
+HWY_EXPORT(RotateF32);
+HWY_EXPORT(RotateF64);
+
+void rotate(const float* x, const float* cos, const float* sin, int64_t heads, int64_t length, int64_t width,
+            int64_t dims, RopePairing pairing, bool inverse, float* row, GradientSink<float> y) {
+  HWY_DYNAMIC_DISPATCH(RotateF32)(x, cos, sin, heads, length, width, dims, pairing, inverse, row, y);
+}
+void rotate(const double* x, const double* cos, const double* sin, int64_t heads, int64_t length, int64_t width,
+            int64_t dims, RopePairing pairing, bool inverse, double* row, GradientSink<double> y) {
+  HWY_DYNAMIC_DISPATCH(RotateF64)(x, cos, sin, heads, length, width, dims, pairing, inverse, row, y);
+}
+
+}  // namespace
+
+RotaryTable make_rotary_table(std::span<const double> inverse_frequencies, double attention_factor, int64_t start,
+                              int64_t count, RopePairing pairing, DType dtype) {
+  require(start >= 0 && count >= 0, "rope: a table of {} positions from {} on", count, start);
+  const auto half = static_cast<int64_t>(inverse_frequencies.size());
+  RotaryTable table{.pairing = pairing,
+                    .dims = 2 * half,
+                    .cos = Tensor::zeros({count, half}, dtype),
+                    .sin = Tensor::zeros({count, half}, dtype)};
+  for (int64_t t = 0; t < count; ++t) {
+    for (int64_t i = 0; i < half; ++i) {
+      const double angle = static_cast<double>(start + t) * inverse_frequencies[static_cast<std::size_t>(i)];
+      table.cos.set(t * half + i, std::cos(angle) * attention_factor);
+      table.sin.set(t * half + i, std::sin(angle) * attention_factor);
+    }
+  }
+  return table;
+}
+
+Var rope(Var x, const RotaryTable& table) {
+  check_shape("rope: x", x.shape(), {-1, -1, -1, -1});
+  const int64_t heads = x.shape()[0] * x.shape()[1];
+  const int64_t length = x.shape()[2];
+  const int64_t width = x.shape()[3];
+  const int64_t dims = table.dims;
+  const RopePairing pairing = table.pairing;
+  require(dims >= 0 && dims % 2 == 0 && dims <= width, "rope: {} columns of heads of width {} are to be rotated", dims,
+          width);
+  check_shape("rope: cosines", table.cos.shape, {-1, dims / 2});
+  check_shape("rope: sines", table.sin.shape, {table.cos.shape[0], dims / 2});
+  require(table.cos.shape[0] >= length, "rope: a table of {} positions for sequences of {}", table.cos.shape[0],
+          length);
+  require(table.cos.dtype == x.dtype() && table.sin.dtype == x.dtype(), "rope: a table in {} for values in {}",
+          name_of(table.cos.dtype), name_of(x.dtype()));
+  Tape& tape = *x.tape;
+  const Tensor y = tape.allocate(x.shape(), x.dtype());
+  return dispatch(x.dtype(), [&]<class T>() {
+    const T* cos = table.cos.data<T>();
+    const T* sin = table.sin.data<T>();
+    rotate(x.value().data<T>(), cos, sin, heads, length, width, dims, pairing, false, nullptr,
+           GradientSink<T>{y.data<T>(), false});
+    return tape.record("rope", y, {x}, [=](Tape& t, Var result) {
+      const GradientSink<T> dx = t.gradient_sink<T>(x);
+      if (!dx) return;
+      T* row = t.arena().allocate<T>(static_cast<std::size_t>(width));
+      rotate(t.gradient<T>(result), cos, sin, heads, length, width, dims, pairing, true, row, dx);
+    });
+  });
+}
+
+}  // namespace ropewalk
+#endif  // HWY_ONCE

@@ -1,0 +1,97 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "framework/ops/softmax.cpp"
+#include <hwy/foreach_target.h>
+
+#include "framework/ops/row_reductions-inl.h"
+#include "framework/simd-inl.h"
+
+#include "framework/ops/checks.h"
+#include "framework/ops/softmax.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ropewalk::HWY_NAMESPACE {
+namespace {
+
+template <class T>
+void forward(const T* x, int64_t rows, int64_t n, T* y) {
+  for (int64_t r = 0; r < rows; ++r, x += n, y += n) {
+    const T greatest = max_of(x, n);
+    vectorise<T>(n, [&](auto d, int64_t i) HWY_ATTR {
+      hn::StoreU(exp_keeping_nan(d, hn::Sub(hn::LoadU(d, x + i), hn::Set(d, greatest))), d, y + i);
+    });
+    const T factor = T(1) / sum_of<T>(n, [&](auto d, int64_t i) HWY_ATTR { return hn::LoadU(d, y + i); });
+    vectorise<T>(
+        n, [&](auto d, int64_t i) HWY_ATTR { hn::StoreU(hn::Mul(hn::LoadU(d, y + i), hn::Set(d, factor)), d, y + i); });
+  }
+}
+
+template <class T>
+void backward(const T* dy, const T* y, int64_t rows, int64_t n, GradientSink<T> dx) {
+  for (int64_t r = 0; r < rows; ++r, dy += n, y += n, dx.data += n) {
+    const T dot =
+        sum_of<T>(n, [&](auto d, int64_t i) HWY_ATTR { return hn::Mul(hn::LoadU(d, dy + i), hn::LoadU(d, y + i)); });
+    vectorise<T>(n, [&](auto d, int64_t i) HWY_ATTR {
+      const auto v = hn::Mul(hn::LoadU(d, y + i), hn::Sub(hn::LoadU(d, dy + i), hn::Set(d, dot)));
+      store_or_add(d, dx.accumulate, v, dx.data + i);
+    });
+  }
+}
+
+void SoftmaxForwardF32(const float* x, int64_t rows, int64_t n, float* y) {
+  forward(x, rows, n, y);
+}
+void SoftmaxForwardF64(const double* x, int64_t rows, int64_t n, double* y) {
+  forward(x, rows, n, y);
+}
+void SoftmaxBackwardF32(const float* dy, const float* y, int64_t rows, int64_t n, GradientSink<float> dx) {
+  backward(dy, y, rows, n, dx);
+}
+void SoftmaxBackwardF64(const double* dy, const double* y, int64_t rows, int64_t n, GradientSink<double> dx) {
+  backward(dy, y, rows, n, dx);
+}
+
+}  // namespace
+}  // namespace ropewalk::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ropewalk {
+namespace {
+
+HWY_EXPORT(SoftmaxForwardF32);
+HWY_EXPORT(SoftmaxForwardF64);
+HWY_EXPORT(SoftmaxBackwardF32);
+HWY_EXPORT(SoftmaxBackwardF64);
+
+void forward(const float* x, int64_t rows, int64_t n, float* y) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxForwardF32)(x, rows, n, y);
+}
+void forward(const double* x, int64_t rows, int64_t n, double* y) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxForwardF64)(x, rows, n, y);
+}
+void backward(const float* dy, const float* y, int64_t rows, int64_t n, GradientSink<float> dx) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxBackwardF32)(dy, y, rows, n, dx);
+}
+void backward(const double* dy, const double* y, int64_t rows, int64_t n, GradientSink<double> dx) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxBackwardF64)(dy, y, rows, n, dx);
+}
+
+}  // namespace
+
+Var softmax(Var x) {
+  check_has_last_axis("softmax", x);
+  Tape& tape = *x.tape;
+  const int64_t n = x.shape()[-1];
+  const int64_t rows = x.shape().rows();
+  const Tensor y = tape.allocate(x.shape(), x.dtype());
+  return dispatch(x.dtype(), [&]<class T>() {
+    forward(x.value().data<T>(), rows, n, y.data<T>());
+    return tape.record("softmax", y, {x}, [=](Tape& t, Var result) {
+      const GradientSink<T> dx = t.gradient_sink<T>(x);
+      if (dx) backward(t.gradient<T>(result), result.value().data<T>(), rows, n, dx);
+    });
+  });
+}
+
+}  // namespace ropewalk
+#endif  // HWY_ONCE

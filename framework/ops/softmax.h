@@ -1,0 +1,13 @@
+#pragma once
+
+#include "framework/tape.h"
+
+namespace ropewalk {
+
+/// y = exp(x - max) / sum of exp(x - max) over the last axis of x [.., D], D >= 1. A NaN anywhere in a row makes the
+/// whole row NaN.
+///
+/// Backward: dx += y (dy - sum over the row of dy y)
+Var softmax(Var x);
+
+}  // namespace ropewalk

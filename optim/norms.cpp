@@ -1,0 +1,67 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "optim/norms.cpp"
+#include <hwy/foreach_target.h>
+
+#include "optim/squares-inl.h"
+
+#include <cmath>
+
+#include "framework/error.h"
+#include "optim/norms.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ropewalk::HWY_NAMESPACE {
+namespace {
+
+double SumOfSquaresF32(const float* x, int64_t n) {
+  return sum_of_squares(x, n);
+}
+double SumOfSquaresF64(const double* x, int64_t n) {
+  return sum_of_squares(x, n);
+}
+
+}  // namespace
+}  // namespace ropewalk::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ropewalk {
+namespace {
+
+HWY_EXPORT(SumOfSquaresF32);
+HWY_EXPORT(SumOfSquaresF64);
+
+double sum_of_squares(const float* x, int64_t n) {
+  return HWY_DYNAMIC_DISPATCH(SumOfSquaresF32)(x, n);
+}
+double sum_of_squares(const double* x, int64_t n) {
+  return HWY_DYNAMIC_DISPATCH(SumOfSquaresF64)(x, n);
+}
+
+}  // namespace
+
+void squared_norms(const ParameterSet& parameters, const Tensor& flat, std::span<double> out) {
+  require(flat.device == Device::cpu, "norms of a buffer on another device; copy it to the CPU first");
+  require(flat.elements() == parameters.flat_elements(), "norms of a buffer of {} elements, the parameters have {}",
+          flat.elements(), parameters.flat_elements());
+  require(out.size() == parameters.size(), "room for {} norms, there are {} parameters", out.size(), parameters.size());
+  dispatch(flat.dtype, [&]<class T>() {
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const Parameter& parameter = parameters.all()[i];
+      out[i] = sum_of_squares(flat.data<T>() + parameter.offset, parameter.elements());
+    }
+  });
+}
+
+double global_norm(std::span<const double> squared) {
+  double sum = 0;
+  for (double square : squared) sum += square;
+  return std::sqrt(sum);
+}
+
+double clip_factor(double norm, double max_norm) {
+  return max_norm > 0 && norm > max_norm ? max_norm / norm : 1.0;
+}
+
+}  // namespace ropewalk
+#endif  // HWY_ONCE

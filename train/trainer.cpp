@@ -1,0 +1,252 @@
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <condition_variable>
+#include <limits>
+#include <mutex>
+
+#include "framework/error.h"
+#include "framework/ops/cross_entropy.h"
+#include "optim/norms.h"
+#include "optim/reduce.h"
+#include "optim/schedule.h"
+
+namespace ropewalk {
+namespace {
+
+constexpr double kLowest = -std::numeric_limits<double>::infinity();
+
+double sum_of_squares(const Tensor& x) {
+  return dispatch(x.dtype, [&]<class T>() {
+    const T* data = x.data<T>();
+    double total = 0;
+    constexpr int64_t kBlock = 1024;
+    for (int64_t i = 0; i < x.elements(); i += kBlock) {
+      T sum = 0;
+      for (int64_t j = i; j < std::min(x.elements(), i + kBlock); ++j) sum += data[j] * data[j];
+      total += static_cast<double>(sum);
+    }
+    return total;
+  });
+}
+
+void add_to(std::span<double> total, std::span<const double> part) {
+  for (std::size_t i = 0; i < total.size(); ++i) total[i] += part[i];
+}
+
+}  // namespace
+
+int64_t micro_batch_of(int64_t lane_sequences, int64_t length) {
+  constexpr int64_t kRows = 512;
+  return std::clamp<int64_t>(kRows / std::max<int64_t>(length, 1), 1, std::max<int64_t>(lane_sequences, 1));
+}
+
+/// Sums that a lane leaves for the step; combined in the order of the lanes.
+struct Trainer::Lane {
+  int64_t first = 0;
+  int64_t count = 0;
+  double loss = 0;
+  std::vector<double> residual_gradients, residual_squares, entropy, max_logit;
+};
+
+struct Trainer::Worker {
+  Workspace workspace;
+  GradientBuffer gradients;  ///< of the lane in hand, but for lane 0, which writes into the total
+  std::vector<Var> residuals;
+};
+
+Trainer::Trainer(const Config& config, Transformer& model, const Dataset& dataset, Workers& workers)
+    : config_(config),
+      model_(model),
+      dataset_(dataset),
+      workers_(workers),
+      optimizer_(model.parameters(), config.optim),
+      sequences_(config.train.batch_size * config.train.accumulate),
+      micro_batch_(micro_batch_of((sequences_ + kLanes - 1) / kLanes, config.train.context_length)),
+      total_(model.parameters()),
+      lanes_(kLanes),
+      squared_gradients_(model.parameters().size()),
+      update_norms_(model.parameters().size()) {
+  const auto depths = static_cast<std::size_t>(config.model.n_layers + 1);
+  const auto heads = static_cast<std::size_t>(config.model.n_layers * config.model.n_heads);
+  residual_gradients_.resize(depths);
+  residual_squares_.resize(depths);
+  entropy_.resize(heads);
+  max_logit_.resize(heads);
+  for (int64_t i = 0; i < kLanes; ++i) {
+    Lane& lane = lanes_[static_cast<std::size_t>(i)];
+    lane.first = sequences_ * i / kLanes;
+    lane.count = sequences_ * (i + 1) / kLanes - lane.first;
+    lane.residual_gradients.resize(depths);
+    lane.residual_squares.resize(depths);
+    lane.entropy.resize(heads);
+    lane.max_logit.resize(heads);
+  }
+  std::erase_if(lanes_, [](const Lane& lane) { return lane.count == 0; });
+  for (int64_t i = 0; i < workers.count(); ++i) {
+    worker_state_.push_back(std::make_unique<Worker>());
+    worker_state_.back()->gradients = GradientBuffer(model.parameters());
+    worker_state_.back()->residuals.reserve(depths);
+  }
+  batch_.resize(sequences_, config.train.context_length);
+}
+
+Trainer::~Trainer() = default;
+
+std::size_t Trainer::arena_bytes() const {
+  std::size_t total = 0;
+  for (const auto& worker : worker_state_) total += worker->workspace.arena.held_bytes();
+  return total;
+}
+
+void Trainer::fill_batch(int64_t step) {
+  for (int64_t i = 0; i < sequences_; ++i) {
+    dataset_.fill_training(static_cast<uint64_t>(config_.train.seed), step, i, batch_.row_tokens(i),
+                           batch_.row_targets(i));
+  }
+  targets_ = batch_.counted();
+  require(targets_ > 0, "step {} has no target tokens; the data leaves nothing to predict", step);
+}
+
+ForwardPass Trainer::make_pass(Tape& tape, int64_t first, int64_t count, int64_t step) const {
+  return {.tape = tape,
+          .sequences = count,
+          .length = config_.train.context_length,
+          .dropout = {.rate = config_.model.dropout,
+                      .seed = static_cast<uint64_t>(config_.train.seed),
+                      .step = static_cast<uint32_t>(step),
+                      .first_sequence = static_cast<uint32_t>(first)}};
+}
+
+void Trainer::run_lane(Worker& worker, int64_t index, GradientBuffer& gradients, int64_t step,
+                       const StepRequest& request) {
+  Lane& lane = lanes_[static_cast<std::size_t>(index)];
+  lane.loss = 0;
+  std::fill(lane.residual_gradients.begin(), lane.residual_gradients.end(), 0.0);
+  std::fill(lane.residual_squares.begin(), lane.residual_squares.end(), 0.0);
+  std::fill(lane.entropy.begin(), lane.entropy.end(), 0.0);
+  std::fill(lane.max_logit.begin(), lane.max_logit.end(), kLowest);
+  gradients.clear();
+  for (int64_t done = 0; done < lane.count; done += micro_batch_) {
+    const int64_t first = lane.first + done;
+    const int64_t count = std::min(micro_batch_, lane.count - done);
+    Tape tape(worker.workspace, Mode::train, &model_.parameters(), &gradients);
+    ForwardPass pass = make_pass(tape, first, count, step);
+    worker.residuals.clear();
+    if (request.residuals) pass.trace.residuals = &worker.residuals;
+    if (request.attention) {
+      pass.trace.entropy = lane.entropy.data();
+      pass.trace.max_logit = lane.max_logit.data();
+    }
+    const Var logits = model_.logits(pass, batch_.row_tokens(first).data());
+    const Var loss = cross_entropy(logits, batch_.row_targets(first).data(), static_cast<double>(targets_));
+    lane.loss += loss.value().at(0);
+    tape.backward(loss);
+    for (std::size_t depth = 0; depth < worker.residuals.size(); ++depth) {
+      lane.residual_gradients[depth] += sum_of_squares(tape.gradient_of(worker.residuals[depth]));
+      lane.residual_squares[depth] += sum_of_squares(worker.residuals[depth].value());
+    }
+  }
+  gradients.complete(model_.parameters());
+}
+
+StepResult Trainer::step(int64_t step, const StepRequest& request) {
+  fill_batch(step);
+  model_.prepare(config_.train.context_length);
+  const auto n_lanes = static_cast<int64_t>(lanes_.size());
+
+  // Lanes run at once but are added one after the other; the first lane writes straight into the total.
+  std::mutex mutex;
+  std::condition_variable turn;
+  int64_t added = 0;
+  const auto carry_lane = [&](int64_t w, int64_t lane) {
+    Worker& worker = *worker_state_[static_cast<std::size_t>(w)];
+    GradientBuffer& gradients = lane == 0 ? total_ : worker.gradients;
+    std::exception_ptr failure;
+    try {
+      run_lane(worker, lane, gradients, step, request);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    {
+      std::unique_lock lock(mutex);
+      turn.wait(lock, [&] { return added == lane; });
+    }
+    if (lane > 0 && !failure) add_into(total_.flat(), gradients.flat());
+    {
+      const std::lock_guard lock(mutex);
+      ++added;
+    }
+    turn.notify_all();
+    if (failure) std::rethrow_exception(failure);
+  };
+  workers_.run(n_lanes, carry_lane);
+
+  StepResult result{.step = step, .tokens = sequences_ * config_.train.context_length};
+  std::fill(residual_gradients_.begin(), residual_gradients_.end(), 0.0);
+  std::fill(residual_squares_.begin(), residual_squares_.end(), 0.0);
+  std::fill(entropy_.begin(), entropy_.end(), 0.0);
+  std::fill(max_logit_.begin(), max_logit_.end(), kLowest);
+  for (const Lane& lane : lanes_) {
+    result.loss += lane.loss;
+    add_to(residual_gradients_, lane.residual_gradients);
+    add_to(residual_squares_, lane.residual_squares);
+    add_to(entropy_, lane.entropy);
+    for (std::size_t i = 0; i < max_logit_.size(); ++i) max_logit_[i] = std::max(max_logit_[i], lane.max_logit[i]);
+  }
+  const auto positions = static_cast<double>(result.tokens);
+  for (double& x : residual_squares_) x /= positions * static_cast<double>(config_.model.d_model);
+  for (double& x : entropy_) x /= positions;
+  squared_norms(model_.parameters(), total_.flat(), squared_gradients_);
+  result.grad_norm = global_norm(squared_gradients_);
+  result.lr = learning_rate(config_.optim, step, config_.train.steps);
+  result.squared_gradients = squared_gradients_;
+  if (request.residuals) {
+    result.residual_squared_gradients = residual_gradients_;
+    result.residual_mean_squares = residual_squares_;
+  }
+  if (request.attention) {
+    result.entropy = entropy_;
+    result.max_logit = max_logit_;
+  }
+  if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
+    result.divergence = find_divergence(step);
+    return result;
+  }
+  optimizer_.step(total_.flat(), clip_factor(result.grad_norm, config_.optim.grad_clip), result.lr, step,
+                  request.norms ? &update_norms_ : nullptr);
+  if (request.norms) {
+    result.squared_values = update_norms_.values;
+    result.squared_updates = update_norms_.updates;
+  }
+  return result;
+}
+
+Divergence Trainer::find_divergence(int64_t step) {
+  // The parameters are still those of the step, so its passes can be looked at again, one sequence at a time: the
+  // earliest module over all of them, values before gradients.
+  Divergence found{.step = step, .module = "the sum of the gradients", .in_gradient = true};
+  Worker& worker = *worker_state_.front();
+  for (const bool want_gradient : {false, true}) {
+    for (int64_t i = 0; i < sequences_; ++i) {
+      worker.gradients.clear();
+      Tape tape(worker.workspace, Mode::train, &model_.parameters(), &worker.gradients);
+      ForwardPass pass = make_pass(tape, i, 1, step);
+      const Var logits = model_.logits(pass, batch_.row_tokens(i).data());
+      tape.enter_module("loss");
+      const Var loss = cross_entropy(logits, batch_.row_targets(i).data(), static_cast<double>(targets_));
+      if (want_gradient) tape.backward(loss);
+      bool in_gradient = false;
+      const char* module = tape.first_nonfinite(in_gradient);
+      if (module != nullptr && in_gradient == want_gradient) {
+        found.module = module;
+        found.in_gradient = in_gradient;
+        return found;
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace ropewalk

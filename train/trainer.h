@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/batch.h"
+#include "data/dataset.h"
+#include "framework/parameter.h"
+#include "framework/tape.h"
+#include "framework/threads.h"
+#include "layers/transformer.h"
+#include "optim/adamw.h"
+#include "train/config.h"
+
+namespace ropewalk {
+
+/// Which measurements of a step are wanted.
+struct StepRequest {
+  bool norms = false;      ///< norms of parameters and updates
+  bool residuals = false;  ///< gradient norm and rms of the residual stream
+  bool attention = false;  ///< entropy and greatest logit of every head
+};
+
+/// Where a NaN or an infinity first appeared.
+struct Divergence {
+  int64_t step = 0;
+  std::string module;        ///< e.g. "blocks.3.attention"
+  bool in_gradient = false;  ///< in the backward pass; otherwise in the forward pass
+};
+
+/// What one step did. Spans stay valid until the next step.
+struct StepResult {
+  int64_t step = 0;
+  double loss = 0;  ///< mean over the target tokens of the step
+  double lr = 0;
+  double grad_norm = 0;                       ///< before clipping
+  int64_t tokens = 0;                         ///< positions fed, targets or not
+  std::span<const double> squared_gradients;  ///< one a parameter, before clipping
+  std::span<const double> squared_values;     ///< one a parameter, after the update; with `norms`
+  std::span<const double> squared_updates;
+  std::span<const double> residual_squared_gradients;  ///< [n_layers + 1]; with `residuals`
+  std::span<const double> residual_mean_squares;
+  std::span<const double> entropy;  ///< [n_layers, n_heads], means over queries; with `attention`
+  std::span<const double> max_logit;
+  std::optional<Divergence> divergence;  ///< set: nothing was updated
+};
+
+/// One optimizer step after the other.
+///
+/// The sequences of a step are split into a fixed number of lanes. A worker carries a lane's sequences through forward
+/// and backward, some at a time, on a tape of its own; the lanes' gradients are added in their order. So results are
+/// bit-identical for any number of threads.
+class Trainer {
+ public:
+  static constexpr int64_t kLanes = 8;
+
+  Trainer(const Config& config, Transformer& model, const Dataset& dataset, Workers& workers);
+  ~Trainer();
+
+  /// Step `step`, counting from 1.
+  StepResult step(int64_t step, const StepRequest& request);
+
+  AdamW& optimizer() { return optimizer_; }
+  /// Bytes of activations and scratch memory held by all workers.
+  std::size_t arena_bytes() const;
+
+ private:
+  struct Lane;
+  struct Worker;
+  void fill_batch(int64_t step);
+  void run_lane(Worker& worker, int64_t lane, GradientBuffer& gradients, int64_t step, const StepRequest& request);
+  Divergence find_divergence(int64_t step);
+  ForwardPass make_pass(Tape& tape, int64_t first, int64_t count, int64_t step) const;
+
+  const Config& config_;
+  Transformer& model_;
+  const Dataset& dataset_;
+  Workers& workers_;
+  AdamW optimizer_;
+  int64_t sequences_;
+  int64_t micro_batch_;
+  Batch batch_;
+  int64_t targets_ = 0;  ///< counted in the step
+  GradientBuffer total_;
+  std::vector<std::unique_ptr<Worker>> worker_state_;
+  std::vector<Lane> lanes_;
+  std::vector<double> squared_gradients_;
+  UpdateNorms update_norms_;
+  std::vector<double> residual_gradients_, residual_squares_, entropy_, max_logit_;
+};
+
+/// Sequences that go through a tape together: few enough for the cache, enough for the matrix products.
+int64_t micro_batch_of(int64_t lane_sequences, int64_t length);
+
+}  // namespace ropewalk
