@@ -17,8 +17,8 @@ struct DataConfig {
   int64_t alphabet = 0;              ///< tasks: payload symbols (associative_recall: keys, and as many values); 0: 32,
                                      ///< and 256 for associative_recall
   std::string digit_order = "most_significant_first";  ///< addition: or least_significant_first
-  int64_t train_problems = 0;         ///< tasks: size of a fixed training set that steps draw from; 0: all problems fresh
-  double validation_fraction = 0.1;   ///< held out from the end of the text
+  int64_t train_problems = 0;  ///< tasks: size of a fixed training set that steps draw from; 0: all problems fresh
+  double validation_fraction = 0.1;  ///< held out from the end of the text
 };
 
 }  // namespace ropewalk

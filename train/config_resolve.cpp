@@ -110,8 +110,9 @@ void resolve(Config& config) {
   if (config.optim.min_lr < 0) config.optim.min_lr = config.optim.lr / 10;
   std::vector<int64_t>& lengths = config.eval.lengths;
   if (lengths.empty()) {
-    const int64_t context = config.train.context_length;
-    lengths = {context, context * 3 / 2, context * 2, context * 4, context * 8};
+    // What a model was trained on: windows of text, or problems up to a length.
+    const int64_t trained = config.data.source == "task" ? config.data.max_length : config.train.context_length;
+    lengths = {trained, trained * 3 / 2, trained * 2, trained * 4, trained * 8};
   }
   std::sort(lengths.begin(), lengths.end());
   lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());

@@ -1,0 +1,235 @@
+#include "train/evaluation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "data/scores.h"
+#include "data/windows.h"
+#include "framework/error.h"
+#include "framework/ops/cross_entropy.h"
+#include "framework/ops/slice.h"
+
+namespace ropewalk {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr int64_t kRowsAtOnce = 1024;  ///< tokens of a pass
+constexpr int64_t kMostBuckets = 64;
+
+int64_t bucket_width(int64_t longest) {
+  return (longest + kMostBuckets - 1) / kMostBuckets;
+}
+
+}  // namespace
+
+std::vector<int64_t> position_buckets(int64_t longest) {
+  std::vector<int64_t> first;
+  for (int64_t p = 0; p < longest; p += bucket_width(longest)) first.push_back(p);
+  return first;
+}
+
+struct Evaluator::Worker {
+  Workspace workspace;
+  Batch batch;
+  std::vector<float> losses;
+  std::vector<int32_t> predicted;
+};
+
+/// Some windows of one length that go through the model together.
+struct Evaluator::Job {
+  std::size_t length_index = 0;
+  int64_t length = 0;           ///< tokens of a window
+  int64_t first_scored = 0;     ///< positions before it count for nothing
+  std::vector<int64_t> starts;  ///< text: where each window begins; tasks: which problem it is
+};
+
+struct Evaluator::Sums {
+  double loss = 0;
+  int64_t tokens = 0;
+  AnswerScores answers;
+  std::vector<double> bucket_loss;
+  std::vector<int64_t> bucket_tokens;
+};
+
+Evaluator::Evaluator(const Config& config, const Dataset& dataset, Workers& workers)
+    : config_(config), dataset_(dataset), workers_(workers) {
+  const int64_t longest = *std::max_element(config.eval.lengths.begin(), config.eval.lengths.end());
+  positions_ = position_buckets(dataset.is_task() ? dataset.sequence_length(longest) : longest);
+  for (int64_t i = 0; i < workers.count(); ++i) worker_state_.push_back(std::make_unique<Worker>());
+}
+
+Evaluator::~Evaluator() = default;
+
+std::size_t Evaluator::arena_bytes() const {
+  std::size_t total = 0;
+  for (const auto& worker : worker_state_) total += worker->workspace.arena.held_bytes();
+  return total;
+}
+
+int64_t Evaluator::sequence_length(std::size_t length_index) const {
+  const int64_t length = config_.eval.lengths[length_index];
+  return dataset_.is_task() ? dataset_.sequence_length(length) : length;
+}
+
+void Evaluator::check() const {
+  std::vector<Job> jobs;
+  for (std::size_t i = 0; i < config_.eval.lengths.size(); ++i) {
+    if (!dataset_.is_task()) text_jobs(i, jobs);
+  }
+}
+
+void Evaluator::text_jobs(std::size_t length_index, std::vector<Job>& jobs) const {
+  const EvalConfig& eval = config_.eval;
+  const int64_t length = eval.lengths[length_index];
+  const int64_t longest = *std::max_element(eval.lengths.begin(), eval.lengths.end());
+  std::vector<Window> windows;
+  switch (eval.protocol) {
+    case Protocol::same_tokens:
+      windows = same_tokens_windows(dataset_.held_out_size(), length, longest, eval.tail, eval.tokens);
+      break;
+    case Protocol::non_overlapping:
+      windows = non_overlapping_windows(dataset_.held_out_size(), length, eval.tokens);
+      break;
+    case Protocol::sliding:
+      windows = sliding_windows(dataset_.held_out_size(), length,
+                                eval.stride > 0 ? eval.stride : std::max<int64_t>(1, length / 2), eval.tokens);
+      break;
+  }
+  const int64_t at_once = std::max<int64_t>(1, kRowsAtOnce / length);
+  for (const Window& window : windows) {
+    const bool fits = !jobs.empty() && jobs.back().length_index == length_index &&
+                      jobs.back().first_scored == window.first_scored &&
+                      static_cast<int64_t>(jobs.back().starts.size()) < at_once;
+    if (!fits) jobs.push_back({.length_index = length_index, .length = length, .first_scored = window.first_scored});
+    jobs.back().starts.push_back(window.start);
+  }
+}
+
+void Evaluator::task_jobs(std::size_t length_index, std::vector<Job>& jobs) const {
+  const int64_t length = sequence_length(length_index);
+  std::vector<int32_t> tokens(static_cast<std::size_t>(length));
+  std::vector<int32_t> targets(tokens.size());
+  dataset_.fill_evaluation(config_.eval.lengths[length_index], 0, tokens, targets);
+  const int64_t problems = std::max<int64_t>(1, config_.eval.tokens / std::max<int64_t>(1, counted_targets(targets)));
+  const int64_t at_once = std::max<int64_t>(1, kRowsAtOnce / length);
+  for (int64_t first = 0; first < problems; first += at_once) {
+    Job job{.length_index = length_index, .length = length};
+    for (int64_t i = first; i < std::min(problems, first + at_once); ++i) job.starts.push_back(i);
+    jobs.push_back(std::move(job));
+  }
+}
+
+void Evaluator::run_job(const Transformer& model, Worker& worker, const Job& job, Sums& sums) const {
+  const auto count = static_cast<int64_t>(job.starts.size());
+  const int64_t scored = job.length - job.first_scored;
+  worker.batch.resize(count, job.length);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t start = job.starts[static_cast<std::size_t>(i)];
+    if (dataset_.is_task()) {
+      dataset_.fill_evaluation(config_.eval.lengths[job.length_index], start, worker.batch.row_tokens(i),
+                               worker.batch.row_targets(i));
+    } else {
+      dataset_.held_out(start, worker.batch.row_tokens(i));
+      dataset_.held_out(start + 1, worker.batch.row_targets(i));
+    }
+  }
+  Tape tape(worker.workspace, Mode::inference, &model.parameters());
+  ForwardPass pass{.tape = tape, .sequences = count, .length = job.length};
+  const Var hidden = model.blocks(pass, model.embed(pass, worker.batch.tokens.data()));
+  const Var logits = model.head(job.first_scored > 0 ? last_rows(hidden, scored) : hidden);
+  std::vector<int32_t> targets;
+  targets.reserve(static_cast<std::size_t>(count * scored));
+  for (int64_t i = 0; i < count; ++i) {
+    const auto row = worker.batch.row_targets(i).subspan(static_cast<std::size_t>(job.first_scored));
+    targets.insert(targets.end(), row.begin(), row.end());
+  }
+  worker.losses.resize(targets.size());
+  token_losses(logits.value(), targets.data(), worker.losses.data());
+  const int64_t width = positions_.size() > 1 ? positions_[1] : std::max<int64_t>(1, job.length);
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (targets[i] < 0) continue;
+    sums.loss += static_cast<double>(worker.losses[i]);
+    ++sums.tokens;
+    const int64_t position = job.first_scored + static_cast<int64_t>(i) % scored;
+    const auto bucket = static_cast<std::size_t>(position / width);
+    sums.bucket_loss[bucket] += static_cast<double>(worker.losses[i]);
+    ++sums.bucket_tokens[bucket];
+  }
+  if (!dataset_.is_task()) return;
+  worker.predicted.resize(targets.size());
+  argmax_rows(logits.value(), worker.predicted.data());
+  score_answers(worker.predicted, targets, scored, sums.answers);
+}
+
+LengthScores Evaluator::run(Transformer& model) {
+  const EvalConfig& eval = config_.eval;
+  LengthScores scores;
+  scores.protocol = dataset_.is_task() ? "task" : std::string(name_in(kProtocolNames, eval.protocol));
+  scores.lengths = eval.lengths;
+  scores.loss_by_position.assign(eval.lengths.size() * positions_.size(), std::numeric_limits<float>::quiet_NaN());
+  for (std::size_t i = 0; i < eval.lengths.size(); ++i) {
+    const int64_t length = sequence_length(i);
+    const int64_t greatest = model.greatest_length();
+    if (greatest > 0 && length > greatest) {
+      scores.loss.push_back(kNaN);
+      scores.accuracy.push_back(kNaN);
+      scores.exact_match.push_back(kNaN);
+      scores.scored_tokens.push_back(0);
+      scores.notes.push_back(fmt::format("length {}: beyond its table of {} positions", eval.lengths[i], greatest));
+      continue;
+    }
+    std::vector<Job> jobs;
+    if (dataset_.is_task()) {
+      task_jobs(i, jobs);
+    } else {
+      text_jobs(i, jobs);
+    }
+    model.prepare(length);
+    // One set of sums a job, added in the order of the jobs: the same result for any number of threads.
+    std::vector<Sums> sums(jobs.size());
+    const auto carry = [&](int64_t worker, int64_t j) {
+      Sums& mine = sums[static_cast<std::size_t>(j)];
+      mine.bucket_loss.assign(positions_.size(), 0.0);
+      mine.bucket_tokens.assign(positions_.size(), 0);
+      run_job(model, *worker_state_[static_cast<std::size_t>(worker)], jobs[static_cast<std::size_t>(j)], mine);
+    };
+    workers_.run(static_cast<int64_t>(jobs.size()), carry);
+    Sums total{.bucket_loss = std::vector<double>(positions_.size()),
+               .bucket_tokens = std::vector<int64_t>(positions_.size())};
+    for (const Sums& part : sums) {
+      total.loss += part.loss;
+      total.tokens += part.tokens;
+      total.answers.tokens += part.answers.tokens;
+      total.answers.right_tokens += part.answers.right_tokens;
+      total.answers.answers += part.answers.answers;
+      total.answers.exact += part.answers.exact;
+      for (std::size_t b = 0; b < positions_.size(); ++b) {
+        total.bucket_loss[b] += part.bucket_loss[b];
+        total.bucket_tokens[b] += part.bucket_tokens[b];
+      }
+    }
+    require(total.tokens > 0, "evaluation at length {} scores no token", eval.lengths[i]);
+    const auto share = [](int64_t part, int64_t whole) {
+      return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : kNaN;
+    };
+    scores.loss.push_back(total.loss / static_cast<double>(total.tokens));
+    scores.accuracy.push_back(share(total.answers.right_tokens, total.answers.tokens));
+    scores.exact_match.push_back(share(total.answers.exact, total.answers.answers));
+    scores.scored_tokens.push_back(total.tokens);
+    for (std::size_t b = 0; b < positions_.size(); ++b) {
+      if (total.bucket_tokens[b] == 0) continue;
+      scores.loss_by_position[i * positions_.size() + b] =
+          static_cast<float>(total.bucket_loss[b] / static_cast<double>(total.bucket_tokens[b]));
+    }
+  }
+  if (!dataset_.is_task()) {
+    scores.accuracy.clear();
+    scores.exact_match.clear();
+  }
+  return scores;
+}
+
+}  // namespace ropewalk

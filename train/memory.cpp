@@ -1,0 +1,84 @@
+#include "train/memory.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "framework/error.h"
+#include "framework/tensor.h"
+#include "train/trainer.h"
+
+namespace ropewalk {
+namespace {
+
+/// Numbers a token leaves in one layer of the tape.
+double values_per_layer(const ModelConfig& m) {
+  const auto d = static_cast<double>(m.d_model);
+  const double qkv = static_cast<double>(m.n_heads + 2 * m.n_kv_heads) * static_cast<double>(m.d_head);
+  const double heads = static_cast<double>(m.n_heads) * static_cast<double>(m.d_head);
+  const double ff = static_cast<double>(m.d_ff) * (is_gated(m.activation) ? 3 : 2);
+  return 6 * d + qkv * (m.qk_norm ? 2 : 1) + heads + ff;
+}
+
+double machine_bytes() {
+  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+}
+
+}  // namespace
+
+double count_parameters(const ArchitectureConfig& config) {
+  const ModelConfig& m = config.model;
+  const auto d = static_cast<double>(m.d_model);
+  const double head_rows = static_cast<double>(m.n_heads + 2 * m.n_kv_heads) * static_cast<double>(m.d_head);
+  const double out_columns = static_cast<double>(m.n_heads) * static_cast<double>(m.d_head);
+  const double ff = static_cast<double>(m.d_ff);
+  const double layer = d * (head_rows + out_columns) + d * ff * (is_gated(m.activation) ? 3 : 2);
+  const double tables =
+      static_cast<double>(m.vocab_size) * d * (m.tie_embeddings ? 1 : 2) +
+      (config.position.encoding == "learned" ? static_cast<double>(config.position.max_length) * d : 0);
+  return static_cast<double>(m.n_layers) * layer + tables;
+}
+
+MemoryEstimate estimate_memory(const Config& config, double parameters, int64_t vocab_size, int64_t longest) {
+  const double size = config.train.dtype == "f64" ? 8 : 4;
+  const auto workers = static_cast<double>(config.train.threads);
+  const auto layers = static_cast<double>(config.model.n_layers);
+  const double sequences = static_cast<double>(config.train.batch_size) * static_cast<double>(config.train.accumulate);
+  const auto context = static_cast<double>(config.train.context_length);
+  const auto lane = static_cast<int64_t>(std::min(sequences / Trainer::kLanes + 1, 1e9));
+  const double rows = static_cast<double>(micro_batch_of(lane, config.train.context_length)) * context;
+  const double logits = 2 * static_cast<double>(vocab_size);
+  const double per_token = layers * values_per_layer(config.model) + logits;
+  MemoryEstimate out;
+  out.parameters = parameters * size * (4 + workers);
+  out.activations = workers * rows * per_token * size * 2;
+  out.batch = sequences * context * 8;
+  out.evaluation = workers * std::max(static_cast<double>(longest), 1024.0) *
+                   (values_per_layer(config.model) + logits + static_cast<double>(config.model.d_model)) * size;
+  return out;
+}
+
+void require_memory(const MemoryEstimate& e) {
+  const double have = machine_bytes();
+  require(
+      e.total() <= have,
+      "this run needs about {} bytes ({}: parameters and optimizer {}, activations {}, batch {}, evaluation {}), the "
+      "machine has {}; make the model, train.batch_size, train.context_length, train.threads or eval.lengths smaller",
+      fmt::format("{:.0f}", e.total()), bytes_text(e.total()), bytes_text(e.parameters), bytes_text(e.activations),
+      bytes_text(e.batch), bytes_text(e.evaluation), bytes_text(have));
+}
+
+std::string bytes_text(double bytes) {
+  constexpr std::array kUnits = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  std::size_t unit = 0;
+  while (bytes >= 1024 && unit + 1 < kUnits.size()) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{:.0f} {}", bytes, kUnits[unit]) : fmt::format("{:.1f} {}", bytes, kUnits[unit]);
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,42 @@
+#include "train/run_setup.h"
+
+#include <algorithm>
+
+#include "framework/error.h"
+#include "train/evaluation.h"
+#include "train/memory.h"
+
+namespace ropewalk {
+
+DType dtype_of(const TrainConfig& train) {
+  return train.dtype == "f64" ? DType::f64 : DType::f32;
+}
+
+ArchitectureConfig architecture_of(const Config& config) {
+  return {.model = config.model, .position = config.position, .attention = config.attention};
+}
+
+int64_t longest_sequence(const Config& config, const Dataset& dataset) {
+  const int64_t longest = *std::max_element(config.eval.lengths.begin(), config.eval.lengths.end());
+  return dataset.is_task() ? dataset.sequence_length(longest) : longest;
+}
+
+RunSetup set_up(const Config& config) {
+  RunSetup out{.config = config};
+  // Sizes that the configuration alone shows to be absurd are refused before the data is read.
+  const int64_t context = config.train.context_length;
+  ArchitectureConfig architecture = architecture_of(config);
+  require_memory(estimate_memory(config, count_parameters(architecture), config.model.vocab_size, context));
+  out.dataset = load_dataset(config.data, config.model.vocab_size, context);
+  out.config.model.vocab_size = out.dataset->vocab_size();
+  architecture.model.vocab_size = out.config.model.vocab_size;
+  require_memory(estimate_memory(out.config, count_parameters(architecture), out.config.model.vocab_size,
+                                 longest_sequence(config, *out.dataset)));
+  out.workers = std::make_unique<Workers>(config.train.threads);
+  Evaluator(out.config, *out.dataset, *out.workers).check();
+  out.model = std::make_unique<Transformer>(architecture, dtype_of(config.train));
+  out.model->allocate();
+  return out;
+}
+
+}  // namespace ropewalk

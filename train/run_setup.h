@@ -1,0 +1,30 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "data/dataset.h"
+#include "framework/threads.h"
+#include "layers/transformer.h"
+#include "train/config_resolve.h"
+
+namespace ropewalk {
+
+/// The data and the model of a configuration, checked against each other and against the machine's memory.
+struct RunSetup {
+  Config config;  ///< with model.vocab_size as the data has it
+  std::unique_ptr<Dataset> dataset;
+  std::unique_ptr<Transformer> model;  ///< allocated, not yet initialized
+  std::unique_ptr<Workers> workers;
+};
+
+/// Throws DataError, ConfigError or Error; nothing is written and nothing large allocated before all is checked.
+RunSetup set_up(const Config& config);
+
+DType dtype_of(const TrainConfig& train);
+ArchitectureConfig architecture_of(const Config& config);
+
+/// The longest sequence that the evaluation feeds.
+int64_t longest_sequence(const Config& config, const Dataset& dataset);
+
+}  // namespace ropewalk

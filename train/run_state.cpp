@@ -1,0 +1,121 @@
+#include "train/run_state.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "framework/error.h"
+
+namespace ropewalk {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kFirstMoment = "optimizer.first_moment/";
+constexpr const char* kSecondMoment = "optimizer.second_moment/";
+
+std::string stored_dtype(DType dtype) {
+  return dtype == DType::f32 ? "F32" : "F64";
+}
+
+void add_tensors(std::vector<TensorToSave>& out, const std::string& prefix, const ParameterSet& parameters,
+                 const Tensor& flat) {
+  for (int32_t i = 0; i < static_cast<int32_t>(parameters.size()); ++i) {
+    const Tensor view = parameters.view(flat, i);
+    std::vector<int64_t> shape;
+    for (int axis = 0; axis < view.shape.rank(); ++axis) shape.push_back(view.shape[axis]);
+    out.push_back({prefix + parameters[i].name, stored_dtype(view.dtype), shape, view.bytes});
+  }
+}
+
+void read_tensors(const Checkpoint& checkpoint, const std::string& prefix, const ParameterSet& parameters,
+                  const Tensor& flat) {
+  for (int32_t i = 0; i < static_cast<int32_t>(parameters.size()); ++i) {
+    const Tensor view = parameters.view(flat, i);
+    const StoredTensor& stored = checkpoint.file.tensor(prefix + parameters[i].name);
+    Shape shape;
+    for (const int64_t extent : stored.shape) shape.append(extent);
+    if (!(shape == view.shape) || stored.dtype != stored_dtype(view.dtype)) {
+      throw CheckpointError(fmt::format("{}: {} is {} {}, the model has {} {}", checkpoint.file.path(), stored.name,
+                                        stored.dtype, shape.to_string(), stored_dtype(view.dtype),
+                                        view.shape.to_string()));
+    }
+    std::memcpy(view.bytes, stored.data.data(), stored.data.size());
+  }
+}
+
+/// Doubles as hexadecimal text, so that a resumed run carries the same bits.
+json numbers(const std::vector<double>& values) {
+  json out = json::array();
+  for (const double value : values) out.push_back(fmt::format("{:a}", value));
+  return out;
+}
+
+std::vector<double> numbers(const json& array) {
+  std::vector<double> out;
+  for (const json& text : array) out.push_back(std::strtod(text.get<std::string>().c_str(), nullptr));
+  return out;
+}
+
+}  // namespace
+
+std::string checkpoints_in(const std::string& directory) {
+  return directory + "/checkpoints";
+}
+
+void save_state(const std::string& directory, const Transformer& model, const AdamW& optimizer, const RunState& state,
+                const std::string& config_text, int64_t keep) {
+  std::vector<TensorToSave> tensors;
+  add_tensors(tensors, "", model.parameters(), model.parameters().flat_values());
+  add_tensors(tensors, kFirstMoment, model.parameters(), optimizer.first_moment());
+  add_tensors(tensors, kSecondMoment, model.parameters(), optimizer.second_moment());
+  const json counters = {{"tokens", state.tokens},
+                         {"numbers", numbers({state.wall_time, state.train_loss})},
+                         {"last_loss", numbers(state.last_loss)},
+                         {"last_accuracy", numbers(state.last_accuracy)},
+                         {"last_exact_match", numbers(state.last_exact_match)},
+                         {"best_loss", numbers(state.best_loss)}};
+  write_checkpoint(checkpoints_in(directory), state.step, tensors,
+                   {{"config", config_text}, {"state", counters.dump()}}, keep);
+}
+
+void load_parameters(const Checkpoint& checkpoint, const Transformer& model) {
+  read_tensors(checkpoint, "", model.parameters(), model.parameters().flat_values());
+}
+
+RunState load_state(const Checkpoint& checkpoint, const Transformer& model, const AdamW& optimizer) {
+  load_parameters(checkpoint, model);
+  read_tensors(checkpoint, kFirstMoment, model.parameters(), optimizer.first_moment());
+  read_tensors(checkpoint, kSecondMoment, model.parameters(), optimizer.second_moment());
+  RunState state{.step = checkpoint.step};
+  try {
+    const json counters = json::parse(checkpoint.file.metadata().at("state"));
+    state.tokens = counters.at("tokens").get<int64_t>();
+    const std::vector<double> two = numbers(counters.at("numbers"));
+    state.wall_time = two.at(0);
+    state.train_loss = two.at(1);
+    state.last_loss = numbers(counters.at("last_loss"));
+    state.last_accuracy = numbers(counters.at("last_accuracy"));
+    state.last_exact_match = numbers(counters.at("last_exact_match"));
+    state.best_loss = numbers(counters.at("best_loss"));
+  } catch (const std::exception& e) {
+    throw CheckpointError(fmt::format("{}: its counters cannot be read: {}", checkpoint.file.path(), e.what()));
+  }
+  return state;
+}
+
+Checkpoint require_checkpoint(const std::string& run_directory) {
+  LatestCheckpoint latest = latest_checkpoint(checkpoints_in(run_directory));
+  for (const std::string& warning : latest.warnings) fmt::print(stderr, "ropewalk: warning: {}\n", warning);
+  if (!latest.checkpoint) {
+    throw CheckpointError(fmt::format("{}: no checkpoint; the run stopped before its first (train.checkpoint_every)",
+                                      checkpoints_in(run_directory)));
+  }
+  return std::move(*latest.checkpoint);
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "layers/transformer.h"
+#include "optim/adamw.h"
+#include "train/checkpoint_file.h"
+
+namespace ropewalk {
+
+/// The counters of a run that a checkpoint keeps beside the parameters and the optimizer's moments.
+struct RunState {
+  int64_t step = 0;      ///< last step done
+  int64_t tokens = 0;    ///< positions fed since the start
+  double wall_time = 0;  ///< seconds of training since the start
+  double train_loss = 0;
+  std::vector<double> last_loss;  ///< of the last evaluation, by length
+  std::vector<double> last_accuracy;
+  std::vector<double> last_exact_match;
+  std::vector<double> best_loss;  ///< least of all evaluations, by length
+};
+
+/// Writes parameters, moments and state as the checkpoint of state.step. Throws CheckpointError.
+void save_state(const std::string& directory, const Transformer& model, const AdamW& optimizer, const RunState& state,
+                const std::string& config_text, int64_t keep);
+
+/// Puts the parameters of a checkpoint into the model. Throws CheckpointError where a name, shape or dtype differs.
+void load_parameters(const Checkpoint& checkpoint, const Transformer& model);
+
+/// The moments and the state. Throws CheckpointError.
+RunState load_state(const Checkpoint& checkpoint, const Transformer& model, const AdamW& optimizer);
+
+/// The checkpoints of the run in `directory`.
+std::string checkpoints_in(const std::string& directory);
+
+/// The newest whole checkpoint of a run; its absence is an Error that names the run. Passed-over files go to stderr.
+Checkpoint require_checkpoint(const std::string& run_directory);
+
+}  // namespace ropewalk

@@ -1,0 +1,54 @@
+#include "train/summary.h"
+
+#include <cmath>
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
+#include "train/events.h"
+
+namespace ropewalk {
+namespace {
+
+nlohmann::json numbers(const std::vector<double>& values) {
+  nlohmann::json out = nlohmann::json::array();
+  for (const double value : values) out.push_back(std::isfinite(value) ? nlohmann::json(value) : nlohmann::json());
+  return out;
+}
+
+}  // namespace
+
+void write_run_summary(const std::string& directory, const Config& config, int64_t parameters, LogStatus status,
+                       const RunState& state, const std::vector<int64_t>& lengths, bool task,
+                       const std::optional<Divergence>& divergence, double tokens_per_s) {
+  nlohmann::json eval = nullptr;
+  if (!state.last_loss.empty()) {
+    eval = {{"protocol", task ? "task" : std::string(name_in(kProtocolNames, config.eval.protocol))},
+            {"train_length", task ? config.data.max_length : config.train.context_length},
+            {"lengths", lengths},
+            {"loss", numbers(state.last_loss)}};
+    if (task) {
+      eval["accuracy"] = numbers(state.last_accuracy);
+      eval["exact_match"] = numbers(state.last_exact_match);
+    }
+  }
+  const auto finite = [](double x) { return std::isfinite(x) ? nlohmann::json(x) : nlohmann::json(); };
+  nlohmann::json summary = {{"run_id", std::filesystem::path(directory).filename().string()},
+                            {"status", to_string(status)},
+                            {"steps", config.train.steps},
+                            {"seed", config.train.seed},
+                            {"parameters", parameters},
+                            {"tokens", state.tokens},
+                            {"wall_time", state.wall_time},
+                            {"tokens_per_s", finite(tokens_per_s)},
+                            {"final", {{"step", state.step}, {"train_loss", finite(state.train_loss)}, {"eval", eval}}},
+                            {"best", {{"loss", numbers(state.best_loss)}}}};
+  if (divergence) {
+    summary["diverged"] = {{"step", divergence->step},
+                           {"module", divergence->module},
+                           {"where", divergence->in_gradient ? "gradient" : "value"}};
+  }
+  write_summary(directory + "/summary.json", summary);
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,353 @@
+#include "train/train_run.h"
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "framework/error.h"
+#include "train/config_error.h"
+#include "train/durable_file.h"
+#include "train/evaluation.h"
+#include "train/events.h"
+#include "train/log_layout.h"
+#include "train/machine.h"
+#include "train/progress.h"
+#include "train/run_directory.h"
+#include "train/run_log.h"
+#include "train/run_setup.h"
+#include "train/run_state.h"
+#include "train/signals.h"
+#include "train/summary.h"
+#include "train/trainer.h"
+
+namespace ropewalk {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+bool due(int64_t step, int64_t every, int64_t last) {
+  return step == last || (every > 0 && step % every == 0);
+}
+
+/// What a run keeps open while it goes on.
+struct Files {
+  std::string directory;
+  RunLock lock;
+  EventLog events;
+  RunLog log;
+};
+
+/// Rows in the shapes of the log, their memory reserved once.
+class RowWriter {
+ public:
+  RowWriter(const Config& config, const LogLayout& layout)
+      : config_(config),
+        layout_(layout),
+        layers_(3, std::vector<float>(layout.cells())),
+        stem_(layout.stem_kinds.size()),
+        depths_(2, std::vector<float>(static_cast<std::size_t>(config.model.n_layers + 1))),
+        heads_(2, std::vector<float>(static_cast<std::size_t>(config.model.n_layers * config.model.n_heads))) {}
+
+  void layers(RunLog& log, const StepResult& result) {
+    layer_norms(layout_, result.squared_gradients, layers_[0]);
+    const bool norms = !result.squared_values.empty();
+    if (norms) {
+      layer_norms(layout_, result.squared_values, layers_[1]);
+      layer_norms(layout_, result.squared_updates, layers_[2]);
+      for (std::size_t i = 0; i < layers_[2].size(); ++i) layers_[2][i] /= layers_[1][i];
+    } else {
+      for (std::size_t i : {1u, 2u}) std::fill(layers_[i].begin(), layers_[i].end(), std::nanf(""));
+    }
+    log.append(LayersRow{result.step, layers_[0], layers_[1], layers_[2]});
+    stem_norms(layout_, result.squared_gradients, stem_);
+    log.append(StemRow{result.step, stem_});
+    if (result.residual_squared_gradients.empty()) return;
+    for (std::size_t i = 0; i < depths_[0].size(); ++i) {
+      depths_[0][i] = static_cast<float>(std::sqrt(result.residual_squared_gradients[i]));
+      depths_[1][i] = static_cast<float>(std::sqrt(result.residual_mean_squares[i]));
+    }
+    log.append(ResidualRow{result.step, depths_[0], depths_[1]});
+  }
+
+  void attention(RunLog& log, const StepResult& result) {
+    for (std::size_t i = 0; i < heads_[0].size(); ++i) {
+      heads_[0][i] = static_cast<float>(result.entropy[i]);
+      heads_[1][i] = static_cast<float>(result.max_logit[i]);
+    }
+    log.append(AttentionRow{result.step, heads_[0], heads_[1]});
+  }
+
+ private:
+  const Config& config_;
+  const LogLayout& layout_;
+  std::vector<std::vector<float>> layers_;
+  std::vector<float> stem_;
+  std::vector<std::vector<float>> depths_;
+  std::vector<std::vector<float>> heads_;
+};
+
+std::vector<float> to_floats(const std::vector<double>& values) {
+  return {values.begin(), values.end()};
+}
+
+LogSchema make_schema(const Config& config, const LogLayout& layout, const Evaluator& evaluator, bool task) {
+  return {.entries = {config.train.seed},
+          .n_layers = config.model.n_layers,
+          .n_heads = config.model.n_heads,
+          .layer_kinds = layout.layer_kinds,
+          .stem_kinds = layout.stem_kinds,
+          .eval_lengths = evaluator.lengths(),
+          .positions = evaluator.positions(),
+          .task = task,
+          .eval_protocol = task ? "task" : std::string(name_in(kProtocolNames, config.eval.protocol)),
+          .train_length = task ? config.data.max_length : config.train.context_length};
+}
+
+/// Keys that may differ between a run and its resumption; all others fix what the run is.
+void check_same_run(const Config& now, const Config& before, const std::string& directory) {
+  const std::vector<std::string> sections = {"model", "position", "attention", "data", "eval", "log", "train"};
+  std::vector<std::string> errors;
+  for (const std::string& difference : differing_keys(now, before, sections)) {
+    const auto is = [&](const char* key) { return difference.starts_with(std::string(key) + ":"); };
+    if (is("train.steps") || is("train.threads") || is("train.checkpoint_every") || is("train.keep_checkpoints") ||
+        is("train.on_divergence")) {
+      continue;
+    }
+    errors.push_back(fmt::format("command line: error: {}; {} was begun with the second and cannot change it",
+                                 difference, directory));
+  }
+  if (!errors.empty()) throw ConfigError(errors);
+}
+
+class Run {
+ public:
+  Run(const TrainRequest& request, RunSetup setup)
+      : request_(request),
+        setup_(std::move(setup)),
+        config_(setup_.config),
+        trainer_(config_, *setup_.model, *setup_.dataset, *setup_.workers),
+        evaluator_(config_, *setup_.dataset, *setup_.workers),
+        layout_(make_log_layout(setup_.model->parameters(), config_.model.n_layers)),
+        rows_(config_, layout_),
+        config_text_(print_config(request.config, false)) {}
+
+  TrainOutcome go() {
+    SignalGuard signals;
+    open();
+    Progress progress(state_.step, config_.train.steps);
+    for (const std::string& warning : files_->log.warnings()) progress.say("ropewalk: warning: " + warning);
+    announce(progress);
+    TrainOutcome outcome{.status = LogStatus::finished, .directory = files_->directory};
+    try {
+      outcome.status = loop(progress);
+      outcome.signal = outcome.status == LogStatus::interrupted ? SignalGuard::received() : 0;
+      files_->log.finish(outcome.status);
+    } catch (const LogError& e) {
+      // What was flushed is safe; so will be the parameters, if there is room for them.
+      files_->events.append("failed", state_.step, {{"reason", e.what()}});
+      fail("the log can no longer be written, training stopped after step {}: {}", state_.step, e.what());
+    } catch (const std::exception& e) {
+      files_->events.append("failed", state_.step, {{"reason", e.what()}});
+      files_->log.finish(LogStatus::failed);
+      throw;
+    }
+    files_->events.append(to_string(outcome.status), state_.step);
+    write_run_summary(files_->directory, config_, setup_.model->parameters().elements(), outcome.status, state_,
+                      evaluator_.lengths(), setup_.dataset->is_task(), divergence_, tokens_per_s_);
+    return outcome;
+  }
+
+ private:
+  void open() {
+    const bool resume = request_.resume;
+    std::string directory = request_.directory;
+    if (!resume) {
+      if (directory.empty()) {
+        directory = create_run_directory("runs", request_.name);
+      } else {
+        use_run_directory(directory);
+      }
+    }
+    RunLock lock(directory);
+    if (!lock.warning().empty()) fmt::print(stderr, "ropewalk: warning: {}\n", lock.warning());
+    setup_.model->initialize(static_cast<uint64_t>(config_.train.seed));
+    const LogSchema schema = make_schema(config_, layout_, evaluator_, setup_.dataset->is_task());
+    if (resume) {
+      LatestCheckpoint latest = latest_checkpoint(checkpoints_in(directory));
+      for (const std::string& warning : latest.warnings) fmt::print(stderr, "ropewalk: warning: {}\n", warning);
+      if (latest.checkpoint) {
+        check_same_run(config_of(*latest.checkpoint), directory);
+        state_ = load_state(*latest.checkpoint, *setup_.model, trainer_.optimizer());
+      }
+      EventLog events(directory + "/events.jsonl");
+      events.append("resumed", state_.step);
+      const bool logged = std::filesystem::exists(RunLog::path_in(directory));
+      RunLog log = logged ? RunLog::resume(lock, state_.step, schema) : RunLog::create(lock, schema, header(directory));
+      files_.emplace(Files{directory, std::move(lock), std::move(events), std::move(log)});
+    } else {
+      write_file_durably(directory + "/config.ini", print_config(request_.config, true));
+      EventLog events(directory + "/events.jsonl");
+      events.append("started", 0);
+      RunLog log = RunLog::create(lock, schema, header(directory));
+      files_.emplace(Files{directory, std::move(lock), std::move(events), std::move(log)});
+    }
+  }
+
+  Config config_of(const Checkpoint& checkpoint) const {
+    const auto text = checkpoint.file.metadata().find("config");
+    if (text == checkpoint.file.metadata().end()) {
+      throw CheckpointError(checkpoint.file.path() + ": holds no configuration");
+    }
+    return parse_config_text(text->second, checkpoint.file.path());
+  }
+
+  void check_same_run(const Config& before, const std::string& directory) const {
+    ropewalk::check_same_run(request_.config.config, before, directory);
+  }
+
+  LogHeader header(const std::string& directory) const {
+    return {.run_id = std::filesystem::path(directory).filename().string(),
+            .config = config_text_,
+            .command_line = request_.command_line,
+            .version = ROPEWALK_VERSION,
+            .host = host_name(),
+            .cpu = cpu_name(),
+            .device = config_.train.device,
+            .started = utc_now()};
+  }
+
+  void announce(Progress& progress) const {
+    progress.say(fmt::format("{}: {} parameters, {} steps of {} tokens{}", files_->directory,
+                             setup_.model->parameters().elements(), config_.train.steps,
+                             config_.train.batch_size * config_.train.accumulate * config_.train.context_length,
+                             state_.step > 0 ? fmt::format(", from step {}", state_.step) : ""));
+  }
+
+  LogStatus loop(Progress& progress) {
+    const int64_t last = config_.train.steps;
+    while (state_.step < last) {
+      const int64_t step = state_.step + 1;
+      const bool layers = config_.log.layers_every > 0 && (step == 1 || due(step, config_.log.layers_every, last));
+      const bool attention =
+          config_.log.attention_every > 0 && (step == 1 || due(step, config_.log.attention_every, last));
+      const bool row = step == 1 || due(step, config_.log.every, last);
+      const Clock::time_point start = Clock::now();
+      const StepResult result =
+          trainer_.step(step, {.norms = row || layers, .residuals = layers, .attention = attention});
+      const double step_time = seconds_since(start);
+      state_.step = step;
+      state_.tokens += result.tokens;
+      state_.wall_time += step_time;
+      state_.train_loss = result.loss;
+      tokens_per_s_ = static_cast<double>(state_.tokens) / std::max(state_.wall_time, 1e-9);
+      if (row || result.divergence) append_train_row(result, step_time);
+      if (layers || result.divergence) rows_.layers(files_->log, result);
+      if (attention) rows_.attention(files_->log, result);
+      if (result.divergence) {
+        report_divergence(progress, *result.divergence);
+        if (config_.train.on_divergence == OnDivergence::stop) return LogStatus::diverged;
+      }
+      progress.update(step, result.loss, result.lr, result.grad_norm, static_cast<double>(result.tokens) / step_time);
+      if (due(step, config_.eval.every, last)) evaluate(progress);
+      const bool interrupted = SignalGuard::received() != 0 && step < last;
+      if (interrupted || due(step, config_.train.checkpoint_every, last)) checkpoint();
+      if (interrupted) return LogStatus::interrupted;
+      files_->log.flush_if_due();
+    }
+    return LogStatus::finished;
+  }
+
+  void append_train_row(const StepResult& result, double step_time) {
+    double param_norm = std::nan("");
+    if (!result.squared_values.empty()) {
+      param_norm = 0;
+      for (const double x : result.squared_values) param_norm += x;
+      param_norm = std::sqrt(param_norm);
+    }
+    files_->log.append(TrainRow{.step = result.step,
+                                .loss = static_cast<float>(result.loss),
+                                .lr = static_cast<float>(result.lr),
+                                .grad_norm = static_cast<float>(result.grad_norm),
+                                .param_norm = static_cast<float>(param_norm),
+                                .step_time = static_cast<float>(step_time),
+                                .tokens_per_s = static_cast<float>(static_cast<double>(result.tokens) / step_time),
+                                .tokens = state_.tokens,
+                                .wall_time = state_.wall_time});
+  }
+
+  void report_divergence(Progress& progress, const Divergence& divergence) {
+    const char* where = divergence.in_gradient ? "gradient" : "value";
+    const bool first = !divergence_;
+    if (first) divergence_ = divergence;
+    files_->events.append("diverged", divergence.step, {{"module", divergence.module}, {"where", where}});
+    files_->log.flush();
+    if (!first) return;
+    progress.say(fmt::format("ropewalk: diverged at step {}: the first NaN or infinity is a {} of {}", divergence.step,
+                             where, divergence.module));
+  }
+
+  void evaluate(Progress& progress) {
+    const LengthScores scores = evaluator_.run(*setup_.model);
+    EvalRow row{.step = state_.step};
+    const std::vector<float> loss = to_floats(scores.loss);
+    const std::vector<float> accuracy = to_floats(scores.accuracy);
+    const std::vector<float> exact = to_floats(scores.exact_match);
+    row.loss = loss;
+    row.accuracy = accuracy;
+    row.exact_match = exact;
+    row.loss_by_position = scores.loss_by_position;
+    files_->log.append(row);
+    files_->log.flush();
+    state_.last_loss = scores.loss;
+    state_.last_accuracy = scores.accuracy;
+    state_.last_exact_match = scores.exact_match;
+    if (state_.best_loss.empty()) state_.best_loss = scores.loss;
+    for (std::size_t i = 0; i < scores.loss.size(); ++i) {
+      if (scores.loss[i] < state_.best_loss[i]) state_.best_loss[i] = scores.loss[i];
+    }
+    std::string text = fmt::format("step {}: held-out loss", state_.step);
+    for (std::size_t i = 0; i < scores.loss.size(); ++i) {
+      text += std::isnan(scores.loss[i]) ? fmt::format("  {}: beyond its table", scores.lengths[i])
+                                         : fmt::format("  {}: {:.4f}", scores.lengths[i], scores.loss[i]);
+    }
+    progress.say(text);
+  }
+
+  void checkpoint() {
+    files_->log.sync();
+    save_state(files_->directory, *setup_.model, trainer_.optimizer(), state_, config_text_,
+               config_.train.keep_checkpoints);
+    files_->events.append("checkpoint", state_.step);
+  }
+
+  const TrainRequest& request_;
+  RunSetup setup_;
+  const Config& config_;
+  Trainer trainer_;
+  Evaluator evaluator_;
+  LogLayout layout_;
+  RowWriter rows_;
+  std::string config_text_;
+  std::optional<Files> files_;
+  RunState state_;
+  std::optional<Divergence> divergence_;
+  double tokens_per_s_ = 0;
+};
+
+}  // namespace
+
+TrainOutcome train_run(const TrainRequest& request) {
+  for (const std::string& warning : request.config.warnings) fmt::print(stderr, "{}\n", warning);
+  return Run(request, set_up(request.config.config)).go();
+}
+
+}  // namespace ropewalk
