@@ -14,6 +14,15 @@ namespace ropewalk {
 template <class E, std::size_t N>
 using NameTable = std::array<std::pair<E, std::string_view>, N>;
 
+/// The name of a value.
+template <class E, std::size_t N>
+constexpr std::string_view name_in(const NameTable<E, N>& table, E value) {
+  for (const auto& [entry, name] : table) {
+    if (entry == value) return name;
+  }
+  return "?";
+}
+
 enum class Activation : uint8_t { relu, gelu, gelu_tanh, silu, swiglu, geglu };
 inline constexpr NameTable<Activation, 6> kActivationNames{{{Activation::relu, "relu"},
                                                             {Activation::gelu, "gelu"},

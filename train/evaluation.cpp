@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "data/scores.h"
+#include "data/score.h"
 #include "data/windows.h"
 #include "framework/error.h"
 #include "framework/ops/cross_entropy.h"
@@ -43,13 +43,17 @@ struct Evaluator::Job {
   std::size_t length_index = 0;
   int64_t length = 0;           ///< tokens of a window
   int64_t first_scored = 0;     ///< positions before it count for nothing
-  std::vector<int64_t> starts;  ///< text: where each window begins; tasks: which problem it is
+  std::vector<Window> windows;  ///< text
+  int64_t first_problem = 0;      ///< tasks
+  int64_t problems = 0;
+
+  int64_t sequences() const { return problems > 0 ? problems : static_cast<int64_t>(windows.size()); }
 };
 
 struct Evaluator::Sums {
   double loss = 0;
   int64_t tokens = 0;
-  AnswerScores answers;
+  AnswerScore answers;
   std::vector<double> bucket_loss;
   std::vector<int64_t> bucket_tokens;
 };
@@ -57,7 +61,7 @@ struct Evaluator::Sums {
 Evaluator::Evaluator(const Config& config, const Dataset& dataset, Workers& workers)
     : config_(config), dataset_(dataset), workers_(workers) {
   const int64_t longest = *std::max_element(config.eval.lengths.begin(), config.eval.lengths.end());
-  positions_ = position_buckets(dataset.is_task() ? dataset.sequence_length(longest) : longest);
+  positions_ = position_buckets(dataset.task() != nullptr ? problem_tokens(*dataset.task(), longest) : longest);
   for (int64_t i = 0; i < workers.count(); ++i) worker_state_.push_back(std::make_unique<Worker>());
 }
 
@@ -71,69 +75,68 @@ std::size_t Evaluator::arena_bytes() const {
 
 int64_t Evaluator::sequence_length(std::size_t length_index) const {
   const int64_t length = config_.eval.lengths[length_index];
-  return dataset_.is_task() ? dataset_.sequence_length(length) : length;
+  return dataset_.task() != nullptr ? problem_tokens(*dataset_.task(), length) : length;
 }
 
 void Evaluator::check() const {
   std::vector<Job> jobs;
   for (std::size_t i = 0; i < config_.eval.lengths.size(); ++i) {
-    if (!dataset_.is_task()) text_jobs(i, jobs);
+    if (!is_task()) text_jobs(i, jobs);
   }
 }
 
 void Evaluator::text_jobs(std::size_t length_index, std::vector<Job>& jobs) const {
   const EvalConfig& eval = config_.eval;
   const int64_t length = eval.lengths[length_index];
-  const int64_t longest = *std::max_element(eval.lengths.begin(), eval.lengths.end());
+  const WindowRequest request{
+      .held_out = dataset_.corpus()->held_out().size, .lengths = eval.lengths, .tokens = eval.tokens};
   std::vector<Window> windows;
   switch (eval.protocol) {
     case Protocol::same_tokens:
-      windows = same_tokens_windows(dataset_.held_out_size(), length, longest, eval.tail, eval.tokens);
+      windows = same_tokens_windows(request, length, eval.tail);
       break;
     case Protocol::non_overlapping:
-      windows = non_overlapping_windows(dataset_.held_out_size(), length, eval.tokens);
+      windows = non_overlapping_windows(request, length);
       break;
     case Protocol::sliding:
-      windows = sliding_windows(dataset_.held_out_size(), length,
-                                eval.stride > 0 ? eval.stride : std::max<int64_t>(1, length / 2), eval.tokens);
+      windows = sliding_windows(request, length, eval.stride);
       break;
   }
   const int64_t at_once = std::max<int64_t>(1, kRowsAtOnce / length);
   for (const Window& window : windows) {
     const bool fits = !jobs.empty() && jobs.back().length_index == length_index &&
                       jobs.back().first_scored == window.first_scored &&
-                      static_cast<int64_t>(jobs.back().starts.size()) < at_once;
+                      static_cast<int64_t>(jobs.back().windows.size()) < at_once;
     if (!fits) jobs.push_back({.length_index = length_index, .length = length, .first_scored = window.first_scored});
-    jobs.back().starts.push_back(window.start);
+    jobs.back().windows.push_back(window);
   }
 }
 
 void Evaluator::task_jobs(std::size_t length_index, std::vector<Job>& jobs) const {
   const int64_t length = sequence_length(length_index);
-  std::vector<int32_t> tokens(static_cast<std::size_t>(length));
-  std::vector<int32_t> targets(tokens.size());
-  dataset_.fill_evaluation(config_.eval.lengths[length_index], 0, tokens, targets);
-  const int64_t problems = std::max<int64_t>(1, config_.eval.tokens / std::max<int64_t>(1, counted_targets(targets)));
+  Batch one;
+  one.resize(1, length);
+  fill_evaluation_batch(*dataset_.task(), config_.eval.lengths[length_index], 0, one);
+  const int64_t problems = std::max<int64_t>(1, config_.eval.tokens / std::max<int64_t>(1, one.counted()));
   const int64_t at_once = std::max<int64_t>(1, kRowsAtOnce / length);
   for (int64_t first = 0; first < problems; first += at_once) {
-    Job job{.length_index = length_index, .length = length};
-    for (int64_t i = first; i < std::min(problems, first + at_once); ++i) job.starts.push_back(i);
-    jobs.push_back(std::move(job));
+    jobs.push_back({.length_index = length_index,
+                    .length = length,
+                    .first_problem = first,
+                    .problems = std::min(at_once, problems - first)});
   }
 }
 
 void Evaluator::run_job(const Transformer& model, Worker& worker, const Job& job, Sums& sums) const {
-  const auto count = static_cast<int64_t>(job.starts.size());
+  const int64_t count = job.sequences();
   const int64_t scored = job.length - job.first_scored;
   worker.batch.resize(count, job.length);
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t start = job.starts[static_cast<std::size_t>(i)];
-    if (dataset_.is_task()) {
-      dataset_.fill_evaluation(config_.eval.lengths[job.length_index], start, worker.batch.row_tokens(i),
-                               worker.batch.row_targets(i));
-    } else {
-      dataset_.held_out(start, worker.batch.row_tokens(i));
-      dataset_.held_out(start + 1, worker.batch.row_targets(i));
+  if (is_task()) {
+    fill_evaluation_batch(*dataset_.task(), config_.eval.lengths[job.length_index], job.first_problem, worker.batch);
+  } else {
+    for (int64_t i = 0; i < count; ++i) {
+      fill_window(dataset_.corpus()->held_out(), job.windows[static_cast<std::size_t>(i)], worker.batch.row_tokens(i),
+                  worker.batch.row_targets(i));
     }
   }
   Tape tape(worker.workspace, Mode::inference, &model.parameters());
@@ -158,16 +161,16 @@ void Evaluator::run_job(const Transformer& model, Worker& worker, const Job& job
     sums.bucket_loss[bucket] += static_cast<double>(worker.losses[i]);
     ++sums.bucket_tokens[bucket];
   }
-  if (!dataset_.is_task()) return;
+  if (!is_task()) return;
   worker.predicted.resize(targets.size());
   argmax_rows(logits.value(), worker.predicted.data());
-  score_answers(worker.predicted, targets, scored, sums.answers);
+  sums.answers += score_answers(worker.predicted, targets, scored);
 }
 
 LengthScores Evaluator::run(Transformer& model) {
   const EvalConfig& eval = config_.eval;
   LengthScores scores;
-  scores.protocol = dataset_.is_task() ? "task" : std::string(name_in(kProtocolNames, eval.protocol));
+  scores.protocol = is_task() ? "task" : std::string(name_in(kProtocolNames, eval.protocol));
   scores.lengths = eval.lengths;
   scores.loss_by_position.assign(eval.lengths.size() * positions_.size(), std::numeric_limits<float>::quiet_NaN());
   for (std::size_t i = 0; i < eval.lengths.size(); ++i) {
@@ -182,7 +185,7 @@ LengthScores Evaluator::run(Transformer& model) {
       continue;
     }
     std::vector<Job> jobs;
-    if (dataset_.is_task()) {
+    if (is_task()) {
       task_jobs(i, jobs);
     } else {
       text_jobs(i, jobs);
@@ -202,22 +205,16 @@ LengthScores Evaluator::run(Transformer& model) {
     for (const Sums& part : sums) {
       total.loss += part.loss;
       total.tokens += part.tokens;
-      total.answers.tokens += part.answers.tokens;
-      total.answers.right_tokens += part.answers.right_tokens;
-      total.answers.answers += part.answers.answers;
-      total.answers.exact += part.answers.exact;
+      total.answers += part.answers;
       for (std::size_t b = 0; b < positions_.size(); ++b) {
         total.bucket_loss[b] += part.bucket_loss[b];
         total.bucket_tokens[b] += part.bucket_tokens[b];
       }
     }
     require(total.tokens > 0, "evaluation at length {} scores no token", eval.lengths[i]);
-    const auto share = [](int64_t part, int64_t whole) {
-      return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : kNaN;
-    };
     scores.loss.push_back(total.loss / static_cast<double>(total.tokens));
-    scores.accuracy.push_back(share(total.answers.right_tokens, total.answers.tokens));
-    scores.exact_match.push_back(share(total.answers.exact, total.answers.answers));
+    scores.accuracy.push_back(total.answers.token_accuracy());
+    scores.exact_match.push_back(total.answers.exact_match());
     scores.scored_tokens.push_back(total.tokens);
     for (std::size_t b = 0; b < positions_.size(); ++b) {
       if (total.bucket_tokens[b] == 0) continue;
@@ -225,7 +222,7 @@ LengthScores Evaluator::run(Transformer& model) {
           static_cast<float>(total.bucket_loss[b] / static_cast<double>(total.bucket_tokens[b]));
     }
   }
-  if (!dataset_.is_task()) {
+  if (!is_task()) {
     scores.accuracy.clear();
     scores.exact_match.clear();
   }

@@ -35,7 +35,7 @@ class Evaluator {
   Evaluator(const Config& config, const Dataset& dataset, Workers& workers);
   ~Evaluator();
 
-  /// Windows a token sequence of the longest length would need; throws DataError where the held-out text is too short.
+  /// Throws DataError where the held-out text is too short for the windows, or a task has no problems of a length.
   void check() const;
   LengthScores run(Transformer& model);
   const std::vector<int64_t>& lengths() const { return config_.eval.lengths; }
@@ -51,6 +51,7 @@ class Evaluator {
   void task_jobs(std::size_t length_index, std::vector<Job>& jobs) const;
   void run_job(const Transformer& model, Worker& worker, const Job& job, Sums& sums) const;
   int64_t sequence_length(std::size_t length_index) const;
+  bool is_task() const { return dataset_.task() != nullptr; }
 
   const Config& config_;
   const Dataset& dataset_;

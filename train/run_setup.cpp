@@ -18,7 +18,7 @@ ArchitectureConfig architecture_of(const Config& config) {
 
 int64_t longest_sequence(const Config& config, const Dataset& dataset) {
   const int64_t longest = *std::max_element(config.eval.lengths.begin(), config.eval.lengths.end());
-  return dataset.is_task() ? dataset.sequence_length(longest) : longest;
+  return dataset.task() != nullptr ? problem_tokens(*dataset.task(), longest) : longest;
 }
 
 RunSetup set_up(const Config& config) {
@@ -27,7 +27,7 @@ RunSetup set_up(const Config& config) {
   const int64_t context = config.train.context_length;
   ArchitectureConfig architecture = architecture_of(config);
   require_memory(estimate_memory(config, count_parameters(architecture), config.model.vocab_size, context));
-  out.dataset = load_dataset(config.data, config.model.vocab_size, context);
+  out.dataset = open_dataset(config.data, context, config.model.vocab_size);
   out.config.model.vocab_size = out.dataset->vocab_size();
   architecture.model.vocab_size = out.config.model.vocab_size;
   require_memory(estimate_memory(out.config, count_parameters(architecture), out.config.model.vocab_size,

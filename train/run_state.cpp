@@ -55,7 +55,7 @@ json numbers(const std::vector<double>& values) {
   return out;
 }
 
-std::vector<double> numbers(const json& array) {
+std::vector<double> read_numbers(const json& array) {
   std::vector<double> out;
   for (const json& text : array) out.push_back(std::strtod(text.get<std::string>().c_str(), nullptr));
   return out;
@@ -74,7 +74,7 @@ void save_state(const std::string& directory, const Transformer& model, const Ad
   add_tensors(tensors, kFirstMoment, model.parameters(), optimizer.first_moment());
   add_tensors(tensors, kSecondMoment, model.parameters(), optimizer.second_moment());
   const json counters = {{"tokens", state.tokens},
-                         {"numbers", numbers({state.wall_time, state.train_loss})},
+                         {"numbers", numbers(std::vector<double>{state.wall_time, state.train_loss})},
                          {"last_loss", numbers(state.last_loss)},
                          {"last_accuracy", numbers(state.last_accuracy)},
                          {"last_exact_match", numbers(state.last_exact_match)},
@@ -95,13 +95,13 @@ RunState load_state(const Checkpoint& checkpoint, const Transformer& model, cons
   try {
     const json counters = json::parse(checkpoint.file.metadata().at("state"));
     state.tokens = counters.at("tokens").get<int64_t>();
-    const std::vector<double> two = numbers(counters.at("numbers"));
+    const std::vector<double> two = read_numbers(counters.at("numbers"));
     state.wall_time = two.at(0);
     state.train_loss = two.at(1);
-    state.last_loss = numbers(counters.at("last_loss"));
-    state.last_accuracy = numbers(counters.at("last_accuracy"));
-    state.last_exact_match = numbers(counters.at("last_exact_match"));
-    state.best_loss = numbers(counters.at("best_loss"));
+    state.last_loss = read_numbers(counters.at("last_loss"));
+    state.last_accuracy = read_numbers(counters.at("last_accuracy"));
+    state.last_exact_match = read_numbers(counters.at("last_exact_match"));
+    state.best_loss = read_numbers(counters.at("best_loss"));
   } catch (const std::exception& e) {
     throw CheckpointError(fmt::format("{}: its counters cannot be read: {}", checkpoint.file.path(), e.what()));
   }

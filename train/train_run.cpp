@@ -162,7 +162,7 @@ class Run {
     }
     files_->events.append(to_string(outcome.status), state_.step);
     write_run_summary(files_->directory, config_, setup_.model->parameters().elements(), outcome.status, state_,
-                      evaluator_.lengths(), setup_.dataset->is_task(), divergence_, tokens_per_s_);
+                      evaluator_.lengths(), setup_.dataset->task() != nullptr, divergence_, tokens_per_s_);
     return outcome;
   }
 
@@ -180,7 +180,7 @@ class Run {
     RunLock lock(directory);
     if (!lock.warning().empty()) fmt::print(stderr, "ropewalk: warning: {}\n", lock.warning());
     setup_.model->initialize(static_cast<uint64_t>(config_.train.seed));
-    const LogSchema schema = make_schema(config_, layout_, evaluator_, setup_.dataset->is_task());
+    const LogSchema schema = make_schema(config_, layout_, evaluator_, setup_.dataset->task() != nullptr);
     if (resume) {
       LatestCheckpoint latest = latest_checkpoint(checkpoints_in(directory));
       for (const std::string& warning : latest.warnings) fmt::print(stderr, "ropewalk: warning: {}\n", warning);
