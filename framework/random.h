@@ -27,8 +27,9 @@ inline r123::Philox4x32::ctr_type random_block(const RandomKey& key, uint64_t bl
 
 /// Uniform in (0, 1), never an end point.
 inline double uniform_from(uint32_t high, uint32_t low) {
-  const uint64_t bits = (static_cast<uint64_t>(high) << 21) ^ (low >> 11);
-  return (static_cast<double>(bits & ((uint64_t{1} << 53) - 1)) + 0.5) * 0x1.0p-53;
+  // 52 bits: with one more, the half that is added would round up to 1 at the top.
+  const uint64_t bits = (static_cast<uint64_t>(high) << 20) | (low >> 12);
+  return (static_cast<double>(bits) + 0.5) * 0x1.0p-52;
 }
 
 /// Value `index` of a stream, uniform in (0, 1).

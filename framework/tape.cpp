@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 namespace ropewalk {
 
@@ -41,12 +42,13 @@ Var Tape::parameter(int32_t index) {
 }
 
 Var Tape::parameter(ParameterSpan span, const Shape& shape) {
-  int32_t& known = workspace_.parameter_nodes_[static_cast<std::size_t>(span.first)];
-  if (known >= 0) {
-    require(workspace_.nodes_[static_cast<std::size_t>(known)].parameter_count == span.count,
-            "parameter {} is used both alone and as part of a group", (*parameters_)[span.first].name);
-    return {this, known};
+  const std::span<int32_t> known(workspace_.parameter_nodes_.data() + span.first, static_cast<std::size_t>(span.count));
+  for (const int32_t id : known) {
+    const bool same = id == known.front() &&
+                      (id < 0 || workspace_.nodes_[static_cast<std::size_t>(id)].parameter_count == span.count);
+    require(same, "parameter {} is used both alone and as part of a group", (*parameters_)[span.first].name);
   }
+  if (known.front() >= 0) return {this, known.front()};
   Tensor value = parameters_->value(span.first);
   value.shape = shape;
   const Var leaf = add_leaf(std::move(value), mode_ == Mode::train && gradients_ != nullptr);
@@ -58,7 +60,7 @@ Var Tape::parameter(ParameterSpan span, const Shape& shape) {
     entry.gradient = parameters_->view(gradients_->flat(), span.first).bytes;
     entry.gradient_written = gradients_->written(span.first);
   }
-  known = leaf.id;
+  std::fill(known.begin(), known.end(), leaf.id);
   return leaf;
 }
 

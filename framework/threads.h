@@ -14,9 +14,10 @@ namespace ropewalk {
 class TaskRef {
  public:
   template <class F>
-    requires std::is_invocable_v<const F&, int64_t, int64_t>
-  TaskRef(const F& f)  // NOLINT(google-explicit-constructor): a reference in disguise
-      : object_(&f), call_([](const void* object, int64_t worker, int64_t i) { (*static_cast<const F*>(object))(worker, i); }) {}
+  requires std::is_invocable_v<const F&, int64_t, int64_t> TaskRef(
+      const F& f)  // NOLINT(google-explicit-constructor): a reference in disguise
+      : object_(&f),
+        call_([](const void* object, int64_t worker, int64_t i) { (*static_cast<const F*>(object))(worker, i); }) {}
   void operator()(int64_t worker, int64_t i) const { call_(object_, worker, i); }
 
  private:

@@ -1,0 +1,445 @@
+#include "experiments/comparison.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <set>
+
+#include "experiments/statistics.h"
+#include "train/text.h"
+
+namespace ropewalk {
+namespace {
+
+using Column = std::vector<double> RunResult::*;
+
+Column column_of(Metric metric) {
+  switch (metric) {
+    case Metric::loss:
+      return &RunResult::loss;
+    case Metric::exact_match:
+      return &RunResult::exact_match;
+    case Metric::accuracy:
+      return &RunResult::accuracy;
+  }
+  return &RunResult::loss;
+}
+
+bool less_is_better(Metric metric) {
+  return metric == Metric::loss;
+}
+
+/// The length that multiples count in: that of training, else (unknown) the shortest evaluated.
+int64_t unit_length(const RunResult& run) {
+  if (run.train_length > 0) return run.train_length;
+  return run.lengths.empty() ? 1 : std::max<int64_t>(run.lengths.front(), 1);
+}
+
+double multiple_of(const RunResult& run, std::size_t i) {
+  return static_cast<double>(run.lengths[i]) / static_cast<double>(unit_length(run));
+}
+
+void add_value(const RunResult& run, std::size_t i, double value, ComparisonCell& cell) {
+  if (std::isfinite(value)) {
+    cell.by_seed[run.seed] = value;
+  } else {
+    const bool beyond = run.table_length > 0 && run.lengths[i] > run.table_length;
+    cell.missing = beyond ? "beyond its table" : "not evaluable";
+  }
+}
+
+std::size_t variant_index(Comparison& comparison, const std::string& name) {
+  const auto found = std::find_if(comparison.variants.begin(), comparison.variants.end(),
+                                  [&](const ComparedVariant& variant) { return variant.name == name; });
+  if (found != comparison.variants.end()) return static_cast<std::size_t>(found - comparison.variants.begin());
+  comparison.variants.push_back({name});
+  return comparison.variants.size() - 1;
+}
+
+std::vector<ComparisonColumn> columns_of(std::span<const RunResult> runs) {
+  std::map<double, std::set<int64_t>> lengths;
+  for (const RunResult& run : runs) {
+    if (!run.counts()) continue;
+    for (std::size_t i = 0; i < run.lengths.size(); ++i) lengths[multiple_of(run, i)].insert(run.lengths[i]);
+  }
+  std::vector<ComparisonColumn> out;
+  for (const auto& [multiple, set] : lengths) out.push_back({multiple, {set.begin(), set.end()}});
+  return out;
+}
+
+void count(const RunResult& run, ComparedVariant& variant) {
+  ++variant.runs;
+  if (run.counts()) {
+    ++variant.counted;
+  } else if (run.has_diverged()) {
+    ++variant.diverged;
+  } else if (run.status == "failed") {
+    ++variant.failed;
+  } else {
+    ++variant.unfinished;
+  }
+}
+
+std::string note(const RunResult& run) {
+  if (run.has_diverged()) {
+    if (run.divergence.empty()) return fmt::format("{} diverged", run.id);
+    const Divergence& d = run.divergence.front();
+    return fmt::format("{} diverged at step {}{}{}", run.id, d.step, d.module.empty() ? "" : ", first in " + d.module,
+                       d.where.empty() ? "" : " (" + d.where + ")");
+  }
+  if (run.counts() || run.status == "waiting" || run.status == "running") return "";
+  return fmt::format("{} {}{}", run.id, run.status, run.reason.empty() ? "" : ": " + run.reason);
+}
+
+std::string number_text(double value, double scale) {
+  if (std::abs(scale) >= 1e5) return fmt::format("{:.3g}", value);
+  const int decimals = std::abs(scale) < 9.9995 ? 3 : std::abs(scale) < 99.995 ? 2 : 1;
+  return fmt::format("{:.{}f}", value, decimals);
+}
+
+/// Is `a` told from `b`, and better?
+bool beats(const MetricTable& table, std::size_t a, std::size_t b, std::size_t column, std::size_t* pairs) {
+  const ComparisonCell& first = table.cells[a][column];
+  const ComparisonCell& second = table.cells[b][column];
+  std::vector<double> x;
+  std::vector<double> y;
+  for (const auto& [seed, value] : first.by_seed) {
+    const auto same = second.by_seed.find(seed);
+    if (same == second.by_seed.end()) continue;
+    x.push_back(value);
+    y.push_back(same->second);
+  }
+  *pairs = x.size();
+  if (x.size() < kFewestSeedsToRank) return false;
+  const PairedDifference difference = paired_difference(x, y);
+  return less_is_better(table.metric) ? difference.high < 0 : difference.low > 0;
+}
+
+std::vector<std::size_t> by_mean(const MetricTable& table, std::size_t column) {
+  std::vector<std::size_t> order;
+  for (std::size_t v = 0; v < table.cells.size(); ++v) {
+    if (!table.cells[v][column].by_seed.empty()) order.push_back(v);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    const double first = table.cells[a][column].mean();
+    const double second = table.cells[b][column].mean();
+    return less_is_better(table.metric) ? first < second : first > second;
+  });
+  return order;
+}
+
+std::vector<std::string> names(const Comparison& comparison, std::span<const std::size_t> variants) {
+  std::vector<std::string> out;
+  for (const std::size_t v : variants) out.push_back(comparison.variants[v].name);
+  return out;
+}
+
+/// "1. alibi  2. {rope, t5}  4. none"
+std::string tiers_text(const Comparison& comparison, const Ranking& ranking) {
+  std::string out;
+  std::size_t place = 1;
+  for (const std::vector<std::size_t>& tier : ranking.tiers) {
+    const std::string list = joined(names(comparison, tier));
+    out += fmt::format("{}{}. {}", out.empty() ? "" : "  ", place, tier.size() > 1 ? "{" + list + "}" : list);
+    place += tier.size();
+  }
+  return out;
+}
+
+std::string told_apart_text(const Comparison& comparison, const Ranking& ranking) {
+  std::map<std::size_t, std::vector<std::size_t>> worse;
+  std::vector<std::string> parts;
+  for (const auto& [better, other] : ranking.told_apart) worse[better].push_back(other);
+  for (const auto& [better, others] : worse) {
+    parts.push_back(fmt::format("{} before {}", comparison.variants[better].name, joined(names(comparison, others))));
+  }
+  return joined(parts, "; ");
+}
+
+/// `text` broken at blanks after `width` columns; later lines are indented.
+std::string wrapped(const std::string& text, std::size_t width, std::size_t indent) {
+  std::string out;
+  std::size_t column = 0;
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    std::size_t end = text.find(' ', begin);
+    if (end == begin && column > 0) {  // blanks that are meant
+      out += ' ';
+      ++column;
+      ++begin;
+      continue;
+    }
+    if (end == begin) end = text.find_first_not_of(' ', begin);
+    const std::string word = text.substr(begin, end == std::string::npos ? end : end - begin);
+    if (column + columns(word) > width && column > indent) {
+      while (!out.empty() && out.back() == ' ') out.pop_back();
+      out += "\n" + std::string(indent, ' ');
+      column = indent;
+    }
+    out += word;
+    column += columns(word);
+    begin = end == std::string::npos ? text.size() : end;
+  }
+  return out + "\n";
+}
+
+/// The variant that stands alone before all others.
+std::optional<std::size_t> winner(const MetricTable& table, std::size_t column) {
+  const Ranking ranking = rank(table, column);
+  if (ranking.tiers.size() < 2 || ranking.tiers.front().size() != 1 || !ranking.too_few_seeds.empty()) return {};
+  return ranking.tiers.front().front();
+}
+
+std::string outcome_text(const ComparedVariant& variant) {
+  std::vector<std::string> parts;
+  if (variant.diverged > 0) parts.push_back(fmt::format("{} diverged", variant.diverged));
+  if (variant.failed > 0) parts.push_back(fmt::format("{} failed", variant.failed));
+  if (variant.unfinished > 0) parts.push_back(fmt::format("{} not finished", variant.unfinished));
+  return joined(parts);
+}
+
+std::string table_text(const Comparison& comparison, const MetricTable& table, const TextStyle& style) {
+  std::size_t name_width = 7;
+  for (const ComparedVariant& variant : comparison.variants) name_width = std::max(name_width, columns(variant.name));
+  std::vector<std::size_t> widths;
+  std::vector<std::optional<std::size_t>> winners;
+  std::string head = padded_right("variant", name_width) + " runs";
+  std::string lengths = padded_right("", name_width) + "     ";
+  for (std::size_t c = 0; c < comparison.columns.size(); ++c) {
+    std::size_t width = 6;
+    for (const auto& row : table.cells) {
+      if (!row[c].by_seed.empty()) width = std::max(width, columns(cell_text(row[c])));
+    }
+    widths.push_back(width);
+    winners.push_back(winner(table, c));
+    const ComparisonColumn& column = comparison.columns[c];
+    head += " " + padded_right(multiple_text(column.multiple), width);
+    lengths += " " + padded_right(column.lengths.size() == 1 ? fmt::format("{}", column.lengths[0]) : "", width);
+  }
+  std::string out = style.bold(head) + "\n" + style.faint(lengths) + "\n";
+  for (std::size_t v = 0; v < comparison.variants.size(); ++v) {
+    const ComparedVariant& variant = comparison.variants[v];
+    std::string line = padded_right(variant.name, name_width) + " " +
+                       padded_right(fmt::format("{}/{}", variant.counted, variant.runs), 4);
+    std::string last_reason;
+    for (std::size_t c = 0; c < widths.size(); ++c) {
+      const ComparisonCell& cell = table.cells[v][c];
+      const std::string text = cell.by_seed.empty() && cell.missing == last_reason ? "" : cell_text(cell);
+      last_reason = cell.by_seed.empty() ? cell.missing : "";
+      const std::string cell_padded = padded_right(text, widths[c]);
+      const bool first = winners[c] && *winners[c] == v;
+      line += " " + (first ? style.green(cell_padded) : cell.by_seed.empty() ? style.faint(cell_padded) : cell_padded);
+    }
+    if (variant.counted == 0) line += " " + style.red(outcome_text(variant));
+    while (!line.empty() && line.back() == ' ') line.pop_back();
+    out += line + "\n";
+  }
+  return out;
+}
+
+}  // namespace
+
+double ComparisonCell::mean() const {
+  std::vector<double> values;
+  for (const auto& [seed, value] : by_seed) values.push_back(value);
+  return ropewalk::mean(values);
+}
+
+double ComparisonCell::deviation() const {
+  std::vector<double> values;
+  for (const auto& [seed, value] : by_seed) values.push_back(value);
+  return standard_deviation(values);
+}
+
+Comparison compare(std::span<const RunResult> runs) {
+  Comparison out;
+  out.columns = columns_of(runs);
+  std::vector<Metric> metrics = {Metric::loss};
+  std::set<std::string> protocols;
+  std::set<int64_t> train_lengths;
+  bool exact_match = false;
+  bool accuracy = false;
+  for (const RunResult& run : runs) {
+    count(run, out.variants[variant_index(out, run.variant)]);
+    if (std::string text = note(run); !text.empty()) out.notes.push_back(std::move(text));
+    if (!run.counts()) continue;
+    if (!run.protocol.empty()) protocols.insert(run.protocol);
+    train_lengths.insert(unit_length(run));
+    exact_match = exact_match || !run.exact_match.empty();
+    accuracy = accuracy || !run.accuracy.empty();
+  }
+  if (exact_match) metrics.push_back(Metric::exact_match);
+  if (accuracy) metrics.push_back(Metric::accuracy);
+  if (!protocols.empty()) out.protocol = protocols.size() == 1 ? *protocols.begin() : "several";
+  out.train_lengths.assign(train_lengths.begin(), train_lengths.end());
+  for (const Metric metric : metrics) {
+    MetricTable table{metric, {out.variants.size(), std::vector<ComparisonCell>(out.columns.size())}};
+    for (const RunResult& run : runs) {
+      if (!run.counts()) continue;
+      const std::vector<double>& values = run.*column_of(metric);
+      for (std::size_t i = 0; i < run.lengths.size() && i < values.size(); ++i) {
+        const auto column = std::find_if(out.columns.begin(), out.columns.end(),
+                                         [&](const ComparisonColumn& c) { return c.multiple == multiple_of(run, i); });
+        const auto c = static_cast<std::size_t>(column - out.columns.begin());
+        add_value(run, i, values[i], table.cells[variant_index(out, run.variant)][c]);
+      }
+    }
+    out.tables.push_back(std::move(table));
+  }
+  return out;
+}
+
+Ranking rank(const MetricTable& table, std::size_t column) {
+  Ranking out;
+  std::vector<std::size_t> order;
+  for (const std::size_t v : by_mean(table, column)) {
+    const bool enough = table.cells[v][column].by_seed.size() >= kFewestSeedsToRank;
+    (enough ? order : out.too_few_seeds).push_back(v);
+  }
+  const std::size_t n = order.size();
+  std::vector<std::vector<bool>> better(n, std::vector<bool>(n));
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = i + 1; j < n; ++j) {
+      std::size_t pairs = 0;
+      better[i][j] = beats(table, order[i], order[j], column, &pairs);
+      out.fewest_pairs = out.most_pairs == 0 ? pairs : std::min(out.fewest_pairs, pairs);
+      out.most_pairs = std::max(out.most_pairs, pairs);
+    }
+  }
+  std::size_t begin = 0;
+  for (std::size_t end = 1; end <= n; ++end) {
+    bool boundary = true;
+    for (std::size_t i = 0; i < end && boundary; ++i) {
+      for (std::size_t j = end; j < n && boundary; ++j) boundary = better[i][j];
+    }
+    if (!boundary) continue;
+    out.tiers.emplace_back(order.begin() + static_cast<std::ptrdiff_t>(begin),
+                           order.begin() + static_cast<std::ptrdiff_t>(end));
+    for (std::size_t i = begin; i < end; ++i) {
+      for (std::size_t j = i + 1; j < end; ++j) {
+        if (better[i][j]) out.told_apart.emplace_back(order[i], order[j]);
+      }
+    }
+    begin = end;
+  }
+  return out;
+}
+
+std::string multiple_text(double multiple) {
+  return fmt::format("{:.4g}x", multiple);
+}
+
+std::string cell_text(const ComparisonCell& cell) {
+  if (cell.by_seed.empty()) return cell.missing;
+  const double middle = cell.mean();
+  const std::string value = number_text(middle, middle);
+  if (cell.by_seed.size() < 2) return value;
+  return fmt::format("{} ±{}", value, number_text(cell.deviation(), middle));
+}
+
+std::string metric_text(Metric metric) {
+  switch (metric) {
+    case Metric::loss:
+      return "held-out loss (nats a token; less is better)";
+    case Metric::exact_match:
+      return "exact match (share of answers right in every token; more is better)";
+    case Metric::accuracy:
+      return "token accuracy (share of answer tokens; more is better)";
+  }
+  return "";
+}
+
+std::string protocol_text(const std::string& protocol) {
+  if (protocol == "same_tokens") {
+    return "same_tokens: every length scores the same tokens, with more context before them";
+  }
+  if (protocol == "non_overlapping") {
+    return "non_overlapping: longer windows look better by themselves, as fewer tokens stand early in one; compare "
+           "within a column only";
+  }
+  if (protocol == "sliding") return "sliding: overlapping windows, of which the new tokens at the end are scored";
+  if (protocol == "task") return "task: problems of each length, answer tokens given the right ones before";
+  if (protocol == "several") return "several protocols: numbers of different protocols do not compare";
+  return protocol;
+}
+
+std::vector<std::string> ranking_lines(const Comparison& comparison, const MetricTable& table) {
+  std::vector<std::string> out;
+  std::vector<std::string> lines;
+  if (comparison.variants.size() < 2) return out;
+  std::size_t fewest = 0;
+  std::size_t most = 0;
+  std::size_t most_seeds = 0;
+  bool any_ranked = false;
+  for (std::size_t c = 0; c < comparison.columns.size(); ++c) {
+    const Ranking ranking = rank(table, c);
+    const std::string head = padded_right(multiple_text(comparison.columns[c].multiple), 6);
+    std::size_t ranked = 0;
+    for (const auto& tier : ranking.tiers) ranked += tier.size();
+    for (const auto& row : table.cells) most_seeds = std::max(most_seeds, row[c].by_seed.size());
+    if (ranked >= 2) {
+      fewest = any_ranked ? std::min(fewest, ranking.fewest_pairs) : ranking.fewest_pairs;
+      most = std::max(most, ranking.most_pairs);
+      any_ranked = true;
+      lines.push_back(head + tiers_text(comparison, ranking));
+      if (!ranking.told_apart.empty()) {
+        lines.push_back(padded_right("", 6) + "told apart within {}: " + told_apart_text(comparison, ranking));
+      }
+      if (!ranking.too_few_seeds.empty()) {
+        lines.push_back(padded_right("", 6) + fmt::format("not ranked, fewer than {} seeds: {}", kFewestSeedsToRank,
+                                                          joined(names(comparison, ranking.too_few_seeds))));
+      }
+    } else if (const std::vector<std::size_t> order = by_mean(table, c); order.size() >= 2) {
+      lines.push_back(head + "order of means, not a ranking: " + joined(names(comparison, order)));
+    }
+  }
+  if (lines.empty()) return out;
+  if (any_ranked) {
+    const std::string n = fewest == most ? fmt::format("n = {}", most) : fmt::format("n = {} to {}", fewest, most);
+    out.push_back(
+        fmt::format("Ranking by differences paired over common seeds ({}): a place of its own only where the "
+                    "95 % t interval excludes zero against all others; {{}} holds what the data do not "
+                    "separate. Intervals are not corrected for the number of pairs.",
+                    n));
+  } else {
+    out.push_back(fmt::format("{} seed{} {} too few to rank; at least {} are needed (sweep.seeds = 1..5).", most_seeds,
+                              most_seeds == 1 ? "" : "s", most_seeds == 1 ? "is" : "are", kFewestSeedsToRank));
+  }
+  out.insert(out.end(), lines.begin(), lines.end());
+  return out;
+}
+
+std::string comparison_text(const Comparison& comparison, const TextStyle& style) {
+  constexpr std::size_t kWidth = 80;
+  constexpr std::size_t kMostNotes = 20;
+  std::string out;
+  std::string trained;
+  for (const int64_t length : comparison.train_lengths)
+    trained += fmt::format("{}{}", trained.empty() ? "" : ", ", length);
+  for (const MetricTable& table : comparison.tables) {
+    out += wrapped(metric_text(table.metric) + ", mean ± standard deviation over seeds", kWidth, 0);
+    if (&table == &comparison.tables.front() && !comparison.protocol.empty()) {
+      out += wrapped(fmt::format("trained at {}; {}", trained, protocol_text(comparison.protocol)), kWidth, 0);
+    }
+    out += "\n" + table_text(comparison, table, style) + "\n";
+    for (const std::string& line : ranking_lines(comparison, table)) {
+      out += wrapped(line, kWidth, line.starts_with("Ranking") ? 0 : 6);
+    }
+    out += "\n";
+  }
+  std::size_t shown = 0;
+  for (const std::string& line : comparison.notes) {
+    if (shown++ == kMostNotes) {
+      out += fmt::format("and {} more; runs.csv has them all\n", comparison.notes.size() - kMostNotes);
+      break;
+    }
+    out += wrapped(line, kWidth, 2);
+  }
+  while (out.ends_with("\n\n")) out.pop_back();
+  return out;
+}
+
+}  // namespace ropewalk

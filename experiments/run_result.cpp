@@ -1,0 +1,251 @@
+#include "experiments/run_result.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <stdexcept>
+
+#include "train/run_directory.h"
+#include "train/text.h"
+
+namespace ropewalk {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr std::uintmax_t kLargestText = std::uintmax_t{1} << 26;
+
+std::optional<std::string> read_text(const fs::path& path) {
+  std::error_code error;
+  const std::uintmax_t size = fs::file_size(path, error);
+  if (error || size > kLargestText) return std::nullopt;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return std::nullopt;
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+const json& member(const json& object, const char* key) {
+  static const json none;
+  if (!object.is_object()) return none;
+  const auto found = object.find(key);
+  return found == object.end() ? none : *found;
+}
+
+double number(const json& value) {
+  return value.is_number() ? value.get<double>() : kNan;
+}
+
+int64_t whole(const json& value) {
+  return value.is_number_integer() ? value.get<int64_t>() : 0;
+}
+
+std::string text(const json& value) {
+  return value.is_string() ? printable(value.get_ref<const std::string&>()) : "";
+}
+
+/// A column beside `lengths`; shorter ones are filled with NaN, so that all have one size.
+std::vector<double> column(const json& value, std::size_t size) {
+  std::vector<double> out;
+  if (value.is_array()) std::transform(value.begin(), value.end(), std::back_inserter(out), number);
+  out.resize(size, kNan);
+  return out;
+}
+
+void read_evaluation(const json& summary, RunResult& result) {
+  const json& final = member(summary, "final");
+  result.train_loss = number(member(final, "train_loss"));
+  const json& evaluation = member(final, "eval");
+  result.protocol = text(member(evaluation, "protocol"));
+  const json& lengths = member(evaluation, "lengths");
+  if (!lengths.is_array()) return;
+  for (const json& length : lengths) result.lengths.push_back(whole(length));
+  const std::size_t n = result.lengths.size();
+  result.loss = column(member(evaluation, "loss"), n);
+  result.best_loss = column(member(member(summary, "best"), "loss"), n);
+  const auto optional_column = [&](const char* key) {
+    const json& values = member(evaluation, key);
+    return values.is_array() && !values.empty() ? column(values, n) : std::vector<double>();
+  };
+  result.accuracy = optional_column("accuracy");
+  result.exact_match = optional_column("exact_match");
+}
+
+void read_divergence(const json& summary, RunResult& result) {
+  const json& diverged = member(summary, "diverged");
+  if (!diverged.is_object()) return;
+  result.divergence = {
+      {whole(member(diverged, "step")), text(member(diverged, "module")), text(member(diverged, "where"))}};
+}
+
+void read_summary(const json& summary, RunResult& result) {
+  static const std::set<std::string> kKnown = {"running", "finished", "interrupted", "diverged", "failed"};
+  result.status = text(member(summary, "status"));
+  if (kKnown.count(result.status) == 0) {
+    result.status = "failed";
+    result.reason = "its summary.json is damaged";
+    return;
+  }
+  result.reason = text(member(summary, "error"));
+  result.steps = whole(member(summary, "steps"));
+  result.parameters = whole(member(summary, "parameters"));
+  result.wall_time = number(member(summary, "wall_time"));
+  result.tokens_per_s = number(member(summary, "tokens_per_s"));
+  if (member(summary, "seed").is_number_integer()) result.seed = whole(member(summary, "seed"));
+  read_evaluation(summary, result);
+  read_divergence(summary, result);
+}
+
+void read_lengths_of_training(const fs::path& config_file, RunResult& result) {
+  const std::optional<std::string> config_text = read_text(config_file);
+  if (!config_text) return;
+  try {
+    const Config config = parse_config_text(*config_text, config_file.string());
+    result.task = config.data.source == "task";
+    result.train_length = result.task ? config.data.max_length : config.train.context_length;
+    if (config.position.encoding == "learned") result.table_length = config.position.max_length;
+  } catch (const ConfigError&) {
+    // A run of another version: what it came to can be shown without knowing what it was trained at.
+  }
+}
+
+std::string csv_field(const std::string& value) {
+  if (value.find_first_of(",\"\n\r") == std::string::npos) return value;
+  std::string out = "\"";
+  for (const char c : value) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + "\"";
+}
+
+std::string csv_number(double value) {
+  return std::isfinite(value) ? fmt::format("{:.9g}", value) : "";
+}
+
+double at_length(const RunResult& run, const std::vector<double>& values, int64_t length) {
+  const auto found = std::find(run.lengths.begin(), run.lengths.end(), length);
+  const auto i = static_cast<std::size_t>(found - run.lengths.begin());
+  return found != run.lengths.end() && i < values.size() ? values[i] : kNan;
+}
+
+}  // namespace
+
+void read_run_result(const std::string& directory, RunResult& result) {
+  result.directory = directory;
+  const fs::path path(directory);
+  if (result.id.empty())
+    result.id = path.filename().empty() ? path.parent_path().filename().string() : path.filename().string();
+  if (result.variant.empty()) result.variant = result.id;
+  read_lengths_of_training(path / "config.ini", result);
+  std::error_code ignored;
+  if (run_is_locked(directory)) {
+    result.status = "running";
+    return;
+  }
+  const std::optional<std::string> summary = read_text(path / "summary.json");
+  if (summary) {
+    read_summary(json::parse(*summary, nullptr, false), result);
+    // Written as long as the run went on; its process did not come to write what it ended as.
+    if (result.status == "running") result.status = "killed";
+  } else {
+    result.status = fs::exists(path / "log.h5", ignored) ? "killed" : "waiting";
+  }
+}
+
+RunResult read_single_run(const std::string& directory) {
+  std::error_code ignored;
+  const fs::path path(directory);
+  const bool known = fs::exists(path / "summary.json", ignored) || fs::exists(path / "config.ini", ignored) ||
+                     fs::exists(path / "log.h5", ignored);
+  if (!known) {
+    throw std::runtime_error(fmt::format(
+        "'{}' holds neither a run (config.ini, log.h5, summary.json) nor a sweep (sweep.ini)", printable(directory)));
+  }
+  RunResult result;
+  read_run_result(directory, result);
+  return result;
+}
+
+std::string failure_file(const std::string& sweep_directory, const std::string& id) {
+  return (fs::path(sweep_directory) / ".work" / (id + ".failed")).string();
+}
+
+RunResult planned_run(const SweepPlan& plan, const SweepPoint& point) {
+  RunResult run;
+  run.id = run_id(point);
+  run.variant = point.variant;
+  run.seed = point.seed;
+  for (const std::string& key : plan.varying_keys) run.values.push_back(config_value(point.config.config, key));
+  return run;
+}
+
+void read_sweep_run(const std::string& sweep_directory, RunResult& result) {
+  read_run_result((fs::path(sweep_directory) / result.id).string(), result);
+  if (result.status == "finished" || result.status == "diverged" || result.status == "running") return;
+  const std::optional<std::string> reason = read_text(failure_file(sweep_directory, result.id));
+  if (!reason) return;
+  result.status = "failed";
+  result.reason = std::string(trimmed(*reason)).substr(0, 400);
+}
+
+std::string run_id(const SweepPoint& point) {
+  return fmt::format("{}-s{}", point.variant, point.seed);
+}
+
+bool is_sweep_directory(const std::string& directory) {
+  std::error_code ignored;
+  return fs::is_regular_file(fs::path(directory) / "sweep.ini", ignored);
+}
+
+SweepResults read_sweep_results(const std::string& directory) {
+  const fs::path path(directory);
+  const SweepPlan plan = plan_sweep((path / "sweep.ini").string(), {});
+  SweepResults out{plan.name, directory, read_text(path / "sweep.ini").value_or(""), plan.varying_keys, {}};
+  for (const SweepPoint& point : plan.points) {
+    RunResult run = planned_run(plan, point);
+    read_sweep_run(directory, run);
+    out.runs.push_back(std::move(run));
+  }
+  return out;
+}
+
+std::string results_csv(const SweepResults& results) {
+  std::set<int64_t> lengths;
+  bool task = false;
+  for (const RunResult& run : results.runs) {
+    lengths.insert(run.lengths.begin(), run.lengths.end());
+    task = task || !run.exact_match.empty();
+  }
+  std::string out = "id,variant";
+  for (const std::string& key : results.varying_keys) out += "," + csv_field(key);
+  out += ",seed,status,steps,parameters,wall_time,tokens_per_s,train_loss,protocol";
+  using Column = std::vector<double> RunResult::*;
+  std::vector<std::pair<const char*, Column>> columns = {{"loss", &RunResult::loss},
+                                                         {"best_loss", &RunResult::best_loss}};
+  if (task)
+    columns.insert(columns.end(), {{"accuracy", &RunResult::accuracy}, {"exact_match", &RunResult::exact_match}});
+  for (const auto& [name, values] : columns) {
+    for (const int64_t length : lengths) out += fmt::format(",{}_{}", name, length);
+  }
+  out += ",reason\n";
+  for (const RunResult& run : results.runs) {
+    out += csv_field(run.id) + "," + csv_field(run.variant);
+    for (const std::string& value : run.values) out += "," + csv_field(value);
+    out += fmt::format(",{},{},{},{},{},{},{},{}", run.seed, run.status, run.steps, run.parameters,
+                       csv_number(run.wall_time), csv_number(run.tokens_per_s), csv_number(run.train_loss),
+                       csv_field(run.protocol));
+    for (const auto& [name, values] : columns) {
+      for (const int64_t length : lengths) out += "," + csv_number(at_length(run, run.*values, length));
+    }
+    out += "," + csv_field(run.reason) + "\n";
+  }
+  return out;
+}
+
+}  // namespace ropewalk

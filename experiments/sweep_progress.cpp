@@ -1,0 +1,133 @@
+#include "experiments/sweep_progress.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+
+#include "experiments/comparison.h"
+#include "experiments/terminal.h"
+
+namespace ropewalk {
+namespace {
+
+constexpr std::chrono::milliseconds kRedrawEvery{400};
+constexpr std::chrono::seconds kLineEvery{30};
+
+/// The number behind the last `label` in `text`; NaN if there is none.
+double number_after(const std::string& text, const std::string& label) {
+  const std::size_t at = text.rfind(label);
+  if (at == std::string::npos) return std::numeric_limits<double>::quiet_NaN();
+  const char* begin = text.c_str() + at + label.size();
+  char* end = nullptr;
+  const double number = std::strtod(begin, &end);
+  return end == begin ? std::numeric_limits<double>::quiet_NaN() : number;
+}
+
+std::string losses_text(const RunResult& run) {
+  if (run.loss.empty()) return "";
+  const double unit = static_cast<double>(run.train_length > 0 ? run.train_length : run.lengths.front());
+  std::string out = ", loss";
+  for (const std::size_t i : {std::size_t{0}, run.loss.size() - 1}) {
+    if (i > 0 || run.loss.size() == 1) out += out.ends_with("loss") ? "" : ",";
+    const std::string value = std::isfinite(run.loss[i]) ? fmt::format("{:.3f}", run.loss[i]) : "-";
+    out += fmt::format(" {} at {}", value, multiple_text(static_cast<double>(run.lengths[i]) / unit));
+    if (run.loss.size() == 1) break;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string tail_of(const std::string& path, std::size_t bytes) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return "";
+  const auto size = static_cast<std::streamoff>(file.tellg());
+  if (size <= 0) return "";
+  const std::streamoff wanted = std::min(size, static_cast<std::streamoff>(bytes));
+  std::string text(static_cast<std::size_t>(wanted), '\0');
+  file.seekg(size - wanted);
+  file.read(text.data(), wanted);
+  text.resize(static_cast<std::size_t>(std::max<std::streamsize>(file.gcount(), 0)));
+  return text;
+}
+
+RunProgress read_progress(const std::string& output) {
+  const std::string text = tail_of(output, 1024);
+  const double step = number_after(text, "step ");
+  const std::size_t slash = text.find('/', std::min(text.rfind("step "), text.size()));
+  if (!(step >= 0) || slash == std::string::npos) return {};
+  const double steps = std::strtod(text.c_str() + slash + 1, nullptr);
+  if (!(steps > 0) || step > steps) return {};
+  RunProgress out{step / steps, fmt::format("{:.0f}/{:.0f}", step, steps)};
+  if (const double loss = number_after(text, "loss "); std::isfinite(loss)) out.text += fmt::format(" {:.3f}", loss);
+  return out;
+}
+
+SweepProgress::SweepProgress() : terminal_(isatty(STDERR_FILENO) == 1), begun_(Clock::now()), shown_(begun_) {}
+
+void SweepProgress::begin(const std::string& name, std::size_t runs, std::size_t to_do, const std::string& directory) {
+  name_ = name;
+  runs_ = runs;
+  to_do_ = to_do;
+  begun_ = shown_ = Clock::now();
+  say(fmt::format("sweep {} in {}: {} run{}{}", name, directory, runs, runs == 1 ? "" : "s",
+                  to_do == runs ? "" : fmt::format(", {} done before", runs - to_do)));
+}
+
+void SweepProgress::show(const std::vector<std::pair<std::string, std::string>>& running, std::size_t waiting) {
+  const auto now = Clock::now();
+  if (now - shown_ < (terminal_ ? Clock::duration(kRedrawEvery) : Clock::duration(kLineEvery))) return;
+  shown_ = now;
+  double done = static_cast<double>(ended_);
+  std::string details;
+  for (const auto& [id, output] : running) {
+    const RunProgress progress = read_progress(output);
+    done += progress.share;
+    details +=
+        fmt::format("{}{}{}{}", details.empty() ? "" : ", ", id, progress.text.empty() ? "" : " ", progress.text);
+  }
+  const double elapsed = std::chrono::duration<double>(now - begun_).count();
+  const double rest = static_cast<double>(running.size() + waiting + ended_) - done;
+  const std::string left = done > 0.02 ? duration_text(elapsed * rest / done) + " left" : "";
+  std::string line =
+      fmt::format("{}/{} done{}{}{} | {}", runs_ - to_do_ + ended_, runs_,
+                  failed_ > 0 ? fmt::format(", {} failed", failed_) : "", left.empty() ? "" : ", ", left, details);
+  if (!terminal_) {
+    fmt::print(stderr, "{}\n", line);
+    return;
+  }
+  const auto width = static_cast<std::size_t>(std::max(20, terminal_width(STDERR_FILENO) - 1));
+  if (line.size() > width) line.resize(width);
+  fmt::print(stderr, "\r{}\x1b[K", line);
+  std::fflush(stderr);
+}
+
+void SweepProgress::ended(const RunResult& run) {
+  ++ended_;
+  if (run.status == "failed") ++failed_;
+  std::string line = fmt::format("[{}/{}] {} {}", runs_ - to_do_ + ended_, runs_, run.id, run.status);
+  if (run.counts()) line += losses_text(run) + ", " + duration_text(run.wall_time);
+  if (!run.divergence.empty()) {
+    line += fmt::format(" at step {}{}", run.divergence.front().step,
+                        run.divergence.front().module.empty() ? "" : ", first in " + run.divergence.front().module);
+  }
+  if (!run.reason.empty()) line += ": " + run.reason;
+  say(line);
+}
+
+void SweepProgress::say(const std::string& line) {
+  fmt::print(stderr, "{}{}\n", terminal_ ? "\r\x1b[K" : "", line);
+  std::fflush(stderr);
+}
+
+void SweepProgress::end() {
+  if (terminal_) fmt::print(stderr, "\r\x1b[K");
+}
+
+}  // namespace ropewalk

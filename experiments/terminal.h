@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace ropewalk {
+
+/// How text may look on a stream.
+struct TextStyle {
+  bool colour = false;
+
+  std::string bold(std::string_view text) const;
+  std::string faint(std::string_view text) const;
+  std::string green(std::string_view text) const;
+  std::string red(std::string_view text) const;
+};
+
+/// Colours only where the file descriptor is a terminal, TERM is not `dumb`, and NO_COLOR is not set.
+TextStyle style_of(int file_descriptor);
+
+/// Columns of the terminal behind the file descriptor; 80 where there is none.
+int terminal_width(int file_descriptor);
+
+/// Code points of UTF-8 text: the columns it takes, as the text of this program has no wide characters.
+std::size_t columns(std::string_view utf8);
+
+/// `text` padded with blanks to so many columns; longer text is left as it is.
+std::string padded_right(std::string_view text, std::size_t width);
+std::string padded_left(std::string_view text, std::size_t width);
+
+/// "41 s", "3 min 05 s", "2 h 10 min".
+std::string duration_text(double seconds);
+
+}  // namespace ropewalk

@@ -1,0 +1,109 @@
+#include "train/describe.h"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "train/flops.h"
+#include "train/log_layout.h"
+#include "train/memory.h"
+#include "train/run_setup.h"
+
+namespace ropewalk {
+namespace {
+
+std::string count_text(double n) {
+  if (n >= 1e9) return fmt::format("{:.3f} G", n / 1e9);
+  if (n >= 1e6) return fmt::format("{:.3f} M", n / 1e6);
+  if (n >= 1e3) return fmt::format("{:.1f} k", n / 1e3);
+  return fmt::format("{:.0f}", n);
+}
+
+std::string mask_text(const AttentionConfig& a, int64_t n_layers) {
+  std::string out = a.causal ? "causal" : "bidirectional";
+  if (a.window_radius < 0) return out + ", all positions";
+  const int64_t visible = a.causal ? a.window_radius + 1 : 2 * a.window_radius + 1;
+  out += fmt::format(", window radius {} ({} visible keys, itself included)", a.window_radius, visible);
+  if (a.global_tokens > 0) out += fmt::format(", {} global tokens at the start", a.global_tokens);
+  return out + fmt::format(", receptive field of {} layers: {} positions back", n_layers, n_layers * a.window_radius);
+}
+
+std::string position_text(const Config& config) {
+  const PositionConfig& p = config.position;
+  std::string out = p.encoding;
+  if (p.encoding == "rope") {
+    out += fmt::format(", pairing {}, {} of {} columns, theta {:g}, scaling {}", p.text("rope_pairing"),
+                       p.integer("rope_dims"), config.model.d_head, p.real("rope_theta"), p.text("rope_scaling"));
+    if (p.text("rope_scaling") != "none") {
+      out +=
+          fmt::format(" (factor {:g}, original context {})", p.real("rope_factor"), p.integer("rope_original_context"));
+    }
+  }
+  if (p.encoding == "learned") out += fmt::format(", a table of {} positions", p.max_length);
+  if (p.encoding == "t5") {
+    out +=
+        fmt::format(", {} buckets, the last from distance {}", p.integer("t5_buckets"), p.integer("t5_max_distance"));
+  }
+  if (p.encoding == "shaw") out += fmt::format(", offsets clipped at {}", p.integer("shaw_clip"));
+  return out;
+}
+
+}  // namespace
+
+std::string describe(const ResolvedConfig& resolved) {
+  Config config = resolved.config;
+  const std::unique_ptr<Dataset> dataset =
+      open_dataset(config.data, config.train.context_length, config.model.vocab_size);
+  config.model.vocab_size = dataset->vocab_size();
+  const ArchitectureConfig architecture = architecture_of(config);
+  const Transformer model(architecture, dtype_of(config.train));
+  const ModelConfig& m = config.model;
+  const auto longest = longest_sequence(config, *dataset);
+
+  std::string out;
+  const auto line = [&](const std::string& key, const std::string& value) {
+    out += fmt::format("{:<22} {}\n", key, value);
+  };
+  line("data", dataset->describe());
+  line("model",
+       fmt::format("{} layers, d_model {}, {} heads ({} key/value) of {}, d_ff {}, {}, {} {}", m.n_layers, m.d_model,
+                   m.n_heads, m.n_kv_heads, m.d_head, m.d_ff, name_in(kActivationNames, m.activation),
+                   name_in(kNormPlacementNames, m.norm_placement), name_in(kNormNames, m.norm)));
+  line("positions", position_text(config));
+  line("attention", mask_text(config.attention, m.n_layers));
+
+  std::map<std::string, int64_t> by_module;
+  std::vector<std::string> order;
+  for (const Parameter& parameter : model.parameters().all()) {
+    std::string name = parameter.name.substr(0, parameter.name.rfind('.'));
+    if (name.starts_with("blocks.")) name = "blocks.*" + name.substr(name.find('.', 7));
+    if (!by_module.contains(name)) order.push_back(name);
+    by_module[name] += parameter.elements();
+  }
+  line("parameters", fmt::format("{} ({})", model.parameters().elements(),
+                                 count_text(static_cast<double>(model.parameters().elements()))));
+  for (const std::string& name : order) line("  " + name, std::to_string(by_module[name]));
+
+  const FlopCount flops = count_flops(config, config.train.context_length);
+  line("FLOPs a token", fmt::format("{} forward, {} forward and backward (matrix products; hidden half not counted)",
+                                    count_text(flops.forward), count_text(flops.training())));
+  const double tokens = static_cast<double>(config.train.batch_size * config.train.accumulate) *
+                        static_cast<double>(config.train.context_length);
+  line("a step", fmt::format("{} tokens, {} FLOPs; {} steps: {} tokens", count_text(tokens),
+                             count_text(tokens * flops.training()), config.train.steps,
+                             count_text(tokens * static_cast<double>(config.train.steps))));
+  const MemoryEstimate memory =
+      estimate_memory(config, static_cast<double>(model.parameters().elements()), m.vocab_size, longest);
+  line("memory, about",
+       fmt::format("{}: parameters and optimizer {}, activations {}, batch {}, evaluation at {}: {}",
+                   bytes_text(memory.total()), bytes_text(memory.parameters), bytes_text(memory.activations),
+                   bytes_text(memory.batch), longest, bytes_text(memory.evaluation)));
+  const double size = config.train.dtype == "f64" ? 8 : 4;
+  const double cache = 2.0 * static_cast<double>(m.n_kv_heads * m.d_head) * size;
+  line("key/value cache", fmt::format("{} bytes a token and layer, {} a token in all ({})", cache,
+                                      static_cast<double>(m.n_layers) * cache, config.train.dtype));
+  return out;
+}
+
+}  // namespace ropewalk

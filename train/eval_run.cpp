@@ -1,0 +1,67 @@
+#include "train/eval_run.h"
+
+#include <cmath>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "train/config_error.h"
+#include "train/run_setup.h"
+#include "train/run_state.h"
+
+namespace ropewalk {
+namespace {
+
+/// Position keys that a trained model may see changed: they turn or scale, but own no parameters.
+bool may_change(const std::string& difference) {
+  for (const char* key : {"position.rope_scaling", "position.rope_factor", "position.rope_original_context",
+                          "position.rope_theta", "position.yarn_", "position.llama3_", "attention.window_radius",
+                          "attention.global_tokens", "attention.scale_scores"}) {
+    if (difference.starts_with(key)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+LengthScores evaluate_run(const std::string& run_directory, const std::vector<std::string>& overrides) {
+  if (!std::filesystem::exists(run_directory + "/config.ini")) {
+    throw ConfigError({fmt::format("{}: error: no config.ini; give the directory of a run", run_directory)});
+  }
+  const ResolvedConfig before = load_config(run_directory + "/config.ini", {});
+  const ResolvedConfig now = load_config(run_directory + "/config.ini", overrides);
+  const std::vector<std::string> sections = {"model", "position", "attention"};
+  std::vector<std::string> errors;
+  for (const std::string& difference : differing_keys(now.config, before.config, sections)) {
+    if (!may_change(difference)) {
+      errors.push_back(fmt::format("command line: error: {}; the parameters of {} were made for the second", difference,
+                                   run_directory));
+    }
+  }
+  if (!errors.empty()) throw ConfigError(errors);
+  const Checkpoint checkpoint = require_checkpoint(run_directory);
+  RunSetup setup = set_up(now.config);
+  load_parameters(checkpoint, *setup.model);
+  Evaluator evaluator(setup.config, *setup.dataset, *setup.workers);
+  return evaluator.run(*setup.model);
+}
+
+std::string scores_text(const LengthScores& scores, int64_t trained) {
+  const bool task = !scores.accuracy.empty();
+  std::string out = fmt::format("protocol: {}\n{:>8} {:>7} {:>10} {:>12}{}\n", scores.protocol, "length", "times",
+                                "loss", "scored", task ? "   accuracy  exact match" : "");
+  for (std::size_t i = 0; i < scores.lengths.size(); ++i) {
+    const double times = static_cast<double>(scores.lengths[i]) / static_cast<double>(std::max<int64_t>(1, trained));
+    out += fmt::format("{:>8} {:>6.3g}x ", scores.lengths[i], times);
+    if (std::isnan(scores.loss[i])) {
+      out += "beyond its table\n";
+      continue;
+    }
+    out += fmt::format("{:>10.4f} {:>12}", scores.loss[i], scores.scored_tokens[i]);
+    if (task) out += fmt::format(" {:>10.4f} {:>12.4f}", scores.accuracy[i], scores.exact_match[i]);
+    out += "\n";
+  }
+  return out;
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,183 @@
+#include "train/probe_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "framework/error.h"
+#include "framework/ops/cross_entropy.h"
+#include "framework/random.h"
+#include "optim/norms.h"
+#include "train/durable_file.h"
+#include "train/log_layout.h"
+#include "train/machine.h"
+#include "train/memory.h"
+#include "train/run_directory.h"
+#include "train/run_log.h"
+#include "train/run_setup.h"
+
+namespace ropewalk {
+namespace {
+
+/// The inputs of one seed.
+struct ProbeBatch {
+  Batch tokens;    ///< targets always; tokens with probe.inputs = data
+  Tensor vectors;  ///< with probe.inputs = normal
+};
+
+void draw_normal(const Config& config, DType dtype, uint64_t seed, ProbeBatch& batch) {
+  const Shape shape{batch.tokens.sequences, batch.tokens.length, config.model.d_model};
+  if (batch.vectors.bytes == nullptr) batch.vectors = Tensor::zeros(shape, dtype);
+  for (int64_t i = 0; i < batch.vectors.elements(); ++i) {
+    batch.vectors.set(i, random_normal({.seed = seed, .stream = Stream::probe_inputs}, static_cast<uint64_t>(i)));
+  }
+  const auto classes = static_cast<double>(config.model.vocab_size);
+  for (std::size_t i = 0; i < batch.tokens.targets.size(); ++i) {
+    batch.tokens.targets[i] =
+        static_cast<int32_t>(classes * random_uniform({.seed = seed, .stream = Stream::probe_labels}, i));
+  }
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+double norm_of(const ParameterSet& parameters, const std::vector<double>& squared, const std::string& name) {
+  const int32_t index = parameters.find(name);
+  require(index >= 0, "the model has no parameter {}", name);
+  return std::sqrt(squared[static_cast<std::size_t>(index)]);
+}
+
+std::vector<float> roots(const std::vector<double>& squares, double scale) {
+  std::vector<float> out;
+  for (const double x : squares) out.push_back(static_cast<float>(std::sqrt(x * scale)));
+  return out;
+}
+
+double sum_of_squares(const Tensor& x) {
+  double sum = 0;
+  for (int64_t i = 0; i < x.elements(); ++i) sum += x.at(i) * x.at(i);
+  return sum;
+}
+
+}  // namespace
+
+ProbeResult probe_run(const ResolvedConfig& resolved_config, const std::string& name, const std::string& directory,
+                      const std::string& command_line) {
+  Config config = resolved_config.config;
+  const bool normal = config.probe.inputs == "normal";
+  std::unique_ptr<Dataset> dataset;
+  if (!normal) {
+    dataset = open_dataset(config.data, config.train.context_length, config.model.vocab_size);
+    config.model.vocab_size = dataset->vocab_size();
+  }
+  require(config.model.vocab_size > 0,
+          "model.vocab_size must be given with probe.inputs = normal: the number of classes");
+  const ArchitectureConfig architecture = architecture_of(config);
+  require_memory(
+      estimate_memory(config, count_parameters(architecture), config.model.vocab_size, config.train.context_length));
+  Transformer model(architecture, dtype_of(config.train));
+  model.allocate();
+  model.prepare(config.train.context_length);
+  const ParameterSet& parameters = model.parameters();
+  const LogLayout layout = make_log_layout(parameters, config.model.n_layers);
+
+  use_run_directory(directory);
+  const RunLock lock(directory);
+  write_file_durably(directory + "/config.ini", print_config(resolved_config, true));
+  RunLog log = RunLog::create(lock,
+                              {.entries = config.probe.seeds,
+                               .n_layers = config.model.n_layers,
+                               .n_heads = config.model.n_heads,
+                               .layer_kinds = layout.layer_kinds,
+                               .stem_kinds = layout.stem_kinds},
+                              {.run_id = std::filesystem::path(directory).filename().string(),
+                               .config = print_config(resolved_config, false),
+                               .command_line = command_line,
+                               .version = ROPEWALK_VERSION,
+                               .host = host_name(),
+                               .cpu = cpu_name(),
+                               .device = config.train.device,
+                               .started = utc_now()});
+
+  ProbeResult out{.name = name, .directory = directory, .seeds = config.probe.seeds};
+  Workspace workspace;
+  GradientBuffer gradients(parameters);
+  ProbeBatch batch;
+  batch.tokens.resize(config.train.batch_size, config.train.context_length);
+  std::vector<double> squared(parameters.size());
+  std::vector<double> values(parameters.size());
+  std::vector<float> grad_norm(layout.cells()), param_norm(layout.cells()),
+      no_update(layout.cells(), std::numeric_limits<float>::quiet_NaN());
+  std::vector<float> stem(layout.stem_kinds.size());
+  const auto positions = static_cast<double>(config.train.batch_size * config.train.context_length);
+  for (std::size_t entry = 0; entry < config.probe.seeds.size(); ++entry) {
+    const auto seed = static_cast<uint64_t>(config.probe.seeds[entry]);
+    model.initialize(seed);
+    if (normal) {
+      draw_normal(config, dtype_of(config.train), seed, batch);
+    } else {
+      fill_training_batch(*dataset, seed, 1, 0, batch.tokens);
+    }
+    gradients.clear();
+    Tape tape(workspace, Mode::train, &parameters, &gradients);
+    std::vector<Var> residuals;
+    ForwardPass pass{.tape = tape, .sequences = config.train.batch_size, .length = config.train.context_length};
+    pass.trace.residuals = &residuals;
+    const Var x = normal ? tape.leaf(batch.vectors) : model.embed(pass, batch.tokens.tokens.data());
+    const Var logits = model.head(model.blocks(pass, x));
+    const Var loss = cross_entropy(logits, batch.tokens.targets.data(), static_cast<double>(batch.tokens.counted()));
+    tape.backward(loss);
+    gradients.complete(parameters);
+    squared_norms(parameters, gradients.flat(), squared);
+    squared_norms(parameters, parameters.flat_values(), values);
+
+    const auto block = [&](int64_t i) { return fmt::format("blocks.{}.ffn.up.weight", i); };
+    out.first.push_back(norm_of(parameters, squared, block(0)));
+    out.last.push_back(norm_of(parameters, squared, block(config.model.n_layers - 1)));
+    out.ratio.push_back(out.last.back() / out.first.back());
+    out.loss.push_back(loss.value().at(0));
+
+    layer_norms(layout, squared, grad_norm);
+    layer_norms(layout, values, param_norm);
+    stem_norms(layout, squared, stem);
+    std::vector<double> residual_gradients, residual_squares;
+    for (const Var residual : residuals) {
+      residual_gradients.push_back(sum_of_squares(tape.gradient_of(residual)));
+      residual_squares.push_back(sum_of_squares(residual.value()));
+    }
+    const std::vector<float> residual_norm = roots(residual_gradients, 1.0);
+    const std::vector<float> rms =
+        roots(residual_squares, 1.0 / (positions * static_cast<double>(config.model.d_model)));
+    const auto step = static_cast<int64_t>(seed);
+    log.append(LayersRow{step, grad_norm, param_norm, no_update});
+    log.append(StemRow{step, stem});
+    log.append(ResidualRow{step, residual_norm, rms});
+    log.append(TrainRow{.step = step,
+                        .loss = static_cast<float>(out.loss.back()),
+                        .grad_norm = static_cast<float>(global_norm(squared)),
+                        .param_norm = static_cast<float>(global_norm(values)),
+                        .tokens = static_cast<int64_t>(positions)});
+  }
+  log.finish(LogStatus::finished);
+  return out;
+}
+
+std::string probe_text(const std::vector<ProbeResult>& results) {
+  std::string out =
+      "gradient norm of ffn.up.weight at initialization, last block over first, over seeds\n"
+      "variant                    seeds   median      least   greatest   first block    last block\n";
+  for (const ProbeResult& r : results) {
+    const auto [low, high] = std::minmax_element(r.ratio.begin(), r.ratio.end());
+    out += fmt::format("{:<26} {:>5} {:>8.3f} {:>10.3f} {:>10.3f} {:>13.5g} {:>13.5g}\n", r.name, r.seeds.size(),
+                       median(r.ratio), *low, *high, median(r.first), median(r.last));
+  }
+  return out;
+}
+
+}  // namespace ropewalk
