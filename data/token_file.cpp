@@ -10,7 +10,7 @@
 namespace ropewalk {
 namespace {
 
-using std::string_view_literals::operator""sv;
+using namespace std::string_view_literals;
 
 constexpr int64_t kHeaderBytes = 256 * 4;
 
@@ -32,7 +32,7 @@ constexpr std::array<ForeignFormat, 5> kForeignFormats = {{{"\x93NUMPY"sv, "a Nu
                                                            {"\x1F\x8B\x08"sv, "a gzip file"},
                                                            {"PK\x03\x04"sv, "a zip file"},
                                                            {"MMIDIDX\x00\x00"sv, "a Megatron index"},
-                                                           {"\xCB\x9D\x9F\x10"sv, "a NeMo token file"}}};
+                                                           {"\xCB\x99\x9F\x10"sv, "a NeMo token file"}}};
 
 uint32_t little_endian(std::string_view bytes, std::size_t offset, int64_t width) {
   uint32_t value = 0;

@@ -83,15 +83,38 @@ void count(const RunResult& run, ComparedVariant& variant) {
   }
 }
 
-std::string note(const RunResult& run) {
+/// What became of a run whose results do not count; "" if they do or are still to come.
+std::string fate(const RunResult& run) {
   if (run.has_diverged()) {
-    if (run.divergence.empty()) return fmt::format("{} diverged", run.id);
-    const Divergence& d = run.divergence.front();
-    return fmt::format("{} diverged at step {}{}{}", run.id, d.step, d.module.empty() ? "" : ", first in " + d.module,
+    if (run.divergence.empty()) return "diverged";
+    const RunDivergence& d = run.divergence.front();
+    return fmt::format("diverged at step {}{}{}", d.step, d.module.empty() ? "" : ", first in " + d.module,
                        d.where.empty() ? "" : " (" + d.where + ")");
   }
   if (run.counts() || run.status == "waiting" || run.status == "running") return "";
-  return fmt::format("{} {}{}", run.id, run.status, run.reason.empty() ? "" : ": " + run.reason);
+  return fmt::format("{}{}", run.status, run.reason.empty() ? "" : ": " + run.reason);
+}
+
+std::vector<std::string> fates(std::span<const RunResult> runs) {
+  constexpr std::size_t kShown = 3;
+  std::vector<std::pair<std::string, std::vector<std::string>>> groups;
+  for (const RunResult& run : runs) {
+    const std::string text = fate(run);
+    if (text.empty()) continue;
+    const auto known = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == text; });
+    if (known == groups.end()) {
+      groups.push_back({text, {run.id}});
+    } else {
+      known->second.push_back(run.id);
+    }
+  }
+  std::vector<std::string> out;
+  for (auto& [text, ids] : groups) {
+    const std::size_t more = ids.size() - std::min(ids.size(), kShown);
+    ids.resize(ids.size() - more);
+    out.push_back(fmt::format("{}{} {}", joined(ids), more > 0 ? fmt::format(" and {} more", more) : "", text));
+  }
+  return out;
 }
 
 std::string number_text(double value, double scale) {
@@ -193,6 +216,12 @@ std::optional<std::size_t> winner(const MetricTable& table, std::size_t column) 
   return ranking.tiers.front().front();
 }
 
+std::size_t run_count(const Comparison& comparison) {
+  std::size_t runs = 0;
+  for (const ComparedVariant& variant : comparison.variants) runs += variant.runs;
+  return runs;
+}
+
 std::string outcome_text(const ComparedVariant& variant) {
   std::vector<std::string> parts;
   if (variant.diverged > 0) parts.push_back(fmt::format("{} diverged", variant.diverged));
@@ -264,13 +293,13 @@ Comparison compare(std::span<const RunResult> runs) {
   bool accuracy = false;
   for (const RunResult& run : runs) {
     count(run, out.variants[variant_index(out, run.variant)]);
-    if (std::string text = note(run); !text.empty()) out.notes.push_back(std::move(text));
     if (!run.counts()) continue;
     if (!run.protocol.empty()) protocols.insert(run.protocol);
     train_lengths.insert(unit_length(run));
     exact_match = exact_match || !run.exact_match.empty();
     accuracy = accuracy || !run.accuracy.empty();
   }
+  out.notes = fates(runs);
   if (exact_match) metrics.push_back(Metric::exact_match);
   if (accuracy) metrics.push_back(Metric::accuracy);
   if (!protocols.empty()) out.protocol = protocols.size() == 1 ? *protocols.begin() : "several";
@@ -419,7 +448,9 @@ std::string comparison_text(const Comparison& comparison, const TextStyle& style
   std::string trained;
   for (const int64_t length : comparison.train_lengths)
     trained += fmt::format("{}{}", trained.empty() ? "" : ", ", length);
+  if (comparison.columns.empty()) out += fmt::format("none of {} runs has results\n\n", run_count(comparison));
   for (const MetricTable& table : comparison.tables) {
+    if (comparison.columns.empty()) break;
     out += wrapped(metric_text(table.metric) + ", mean ± standard deviation over seeds", kWidth, 0);
     if (&table == &comparison.tables.front() && !comparison.protocol.empty()) {
       out += wrapped(fmt::format("trained at {}; {}", trained, protocol_text(comparison.protocol)), kWidth, 0);
@@ -433,7 +464,7 @@ std::string comparison_text(const Comparison& comparison, const TextStyle& style
   std::size_t shown = 0;
   for (const std::string& line : comparison.notes) {
     if (shown++ == kMostNotes) {
-      out += fmt::format("and {} more; runs.csv has them all\n", comparison.notes.size() - kMostNotes);
+      out += fmt::format("and {} reasons more\n", comparison.notes.size() - kMostNotes);
       break;
     }
     out += wrapped(line, kWidth, 2);

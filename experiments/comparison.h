@@ -50,7 +50,7 @@ struct Comparison {
   std::vector<ComparisonColumn> columns;
   std::vector<ComparedVariant> variants;  ///< in the order of the runs
   std::vector<MetricTable> tables;        ///< loss; for tasks also exact match and accuracy
-  std::vector<std::string> notes;         ///< which runs diverged or failed, and how
+  std::vector<std::string> notes;         ///< which runs diverged or failed, and how; one line a reason
 };
 
 Comparison compare(std::span<const RunResult> runs);

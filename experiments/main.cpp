@@ -1,1 +1,8 @@
-int main() { return 0; }
+#include <string>
+#include <vector>
+
+#include "experiments/command_line.h"
+
+int main(int argc, char** argv) {
+  return ropewalk::run_command_line(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
+}

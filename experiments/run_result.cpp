@@ -11,7 +11,9 @@
 #include <optional>
 #include <set>
 #include <stdexcept>
+#include <system_error>
 
+#include "train/events.h"
 #include "train/run_directory.h"
 #include "train/text.h"
 
@@ -95,13 +97,27 @@ void read_summary(const json& summary, RunResult& result) {
     return;
   }
   result.reason = text(member(summary, "error"));
-  result.steps = whole(member(summary, "steps"));
+  result.steps = whole(member(member(summary, "final"), "step"));
   result.parameters = whole(member(summary, "parameters"));
   result.wall_time = number(member(summary, "wall_time"));
   result.tokens_per_s = number(member(summary, "tokens_per_s"));
   if (member(summary, "seed").is_number_integer()) result.seed = whole(member(summary, "seed"));
   read_evaluation(summary, result);
   read_divergence(summary, result);
+}
+
+/// A run that stopped on an error has no summary, but says so in its last event.
+void read_failure(const fs::path& events_file, RunResult& result) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(events_file, ignored)) return;
+  try {
+    const std::vector<json> events = read_events(events_file.string());
+    if (events.empty() || text(member(events.back(), "kind")) != "failed") return;
+    result.status = "failed";
+    result.reason = text(member(events.back(), "reason"));
+  } catch (const std::system_error&) {
+    // Unreadable events change nothing: the status stays what the other files say.
+  }
 }
 
 void read_lengths_of_training(const fs::path& config_file, RunResult& result) {
@@ -155,6 +171,7 @@ void read_run_result(const std::string& directory, RunResult& result) {
     if (result.status == "running") result.status = "killed";
   } else {
     result.status = fs::exists(path / "log.h5", ignored) ? "killed" : "waiting";
+    read_failure(path / "events.jsonl", result);
   }
 }
 

@@ -10,7 +10,7 @@
 namespace ropewalk {
 
 /// Where numbers first stopped being finite.
-struct Divergence {
+struct RunDivergence {
   int64_t step = 0;
   std::string module;
   std::string where;  ///< "value" or "gradient"
@@ -26,7 +26,7 @@ struct RunResult {
   std::string status = "waiting";  ///< waiting running finished interrupted diverged failed killed
   std::string reason;              ///< why it failed, one line
 
-  int64_t steps = 0;
+  int64_t steps = 0;  ///< done
   int64_t parameters = 0;
   double wall_time = std::numeric_limits<double>::quiet_NaN();  ///< seconds
   double tokens_per_s = std::numeric_limits<double>::quiet_NaN();
@@ -36,12 +36,12 @@ struct RunResult {
   bool task = false;         ///< generated problems: accuracy and exact match count
 
   std::string protocol;
-  std::vector<int64_t> lengths;             ///< of the columns below; NaN: not evaluable at that length
-  std::vector<double> loss;                 ///< last evaluation
-  std::vector<double> accuracy;             ///< empty unless a task
-  std::vector<double> exact_match;          ///< empty unless a task
-  std::vector<double> best_loss;            ///< least of all evaluations
-  std::vector<Divergence> divergence = {};  ///< empty, or one
+  std::vector<int64_t> lengths;                ///< of the columns below; NaN: not evaluable at that length
+  std::vector<double> loss;                    ///< last evaluation
+  std::vector<double> accuracy;                ///< empty unless a task
+  std::vector<double> exact_match;             ///< empty unless a task
+  std::vector<double> best_loss;               ///< least of all evaluations
+  std::vector<RunDivergence> divergence = {};  ///< empty, or one
 
   /// Did numbers stop being finite? Also where `train.on_divergence = continue` let the run go on to its end.
   bool has_diverged() const { return status == "diverged" || !divergence.empty(); }

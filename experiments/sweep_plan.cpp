@@ -169,7 +169,7 @@ SweepPoint make_point(const Variant& variant, const ResolvedConfig& config, cons
 
 /// The points of the plan, checked. Points that a rule excludes need not be valid.
 void add_points(const SweepFile& sweep, std::vector<Variant> variants, const Origin& subject, SweepPlan& plan,
-                std::vector<std::string>& errors, const OptionTable& table) {
+                std::vector<std::string>& errors, const OptionTable& table, Purpose purpose) {
   std::vector<bool> rule_used(sweep.rules.size());
   PointMessages point_errors;
   PointMessages point_warnings;
@@ -179,7 +179,7 @@ void add_points(const SweepFile& sweep, std::vector<Variant> variants, const Ori
     entries.insert(entries.end(), variant.overrides.begin(), variant.overrides.end());
     std::vector<std::string> found;
     variant.applied = apply_entries(entries, subject, found, table);
-    ResolvedConfig resolved = finish(variant.applied, Purpose::train, found);
+    ResolvedConfig resolved = finish(variant.applied, purpose, found);
     bool planned = false;
     for (const int64_t seed : plan.seeds) {
       resolved.config.train.seed = seed;
@@ -222,7 +222,8 @@ std::vector<Entry> valid_entries(const std::vector<Entry>& entries, const Origin
 
 }  // namespace
 
-SweepPlan plan_sweep(const std::string& file, const std::vector<std::string>& arguments, const OptionTable& table) {
+SweepPlan plan_sweep(const std::string& file, const std::vector<std::string>& arguments, const OptionTable& table,
+                     Purpose purpose) {
   std::vector<std::string> errors;
   SweepFile sweep = read_sweep_file(file, arguments, errors, table);
   const Origin subject{Origin::Kind::file, file, 0};
@@ -240,7 +241,7 @@ SweepPlan plan_sweep(const std::string& file, const std::vector<std::string>& ar
   std::vector<std::string> ignored;
   plan.seeds = sweep.seeds;
   if (plan.seeds.empty()) plan.seeds = {apply_entries(sweep.base, subject, ignored, table).config.train.seed};
-  add_points(sweep, make_variants(sweep, table), subject, plan, errors, table);
+  add_points(sweep, make_variants(sweep, table), subject, plan, errors, table, purpose);
   if (!errors.empty()) throw ConfigError(std::move(errors));
   plan.text = print_sweep_file(sweep, table);
   return plan;

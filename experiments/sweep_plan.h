@@ -49,8 +49,8 @@ struct SweepPlan {
 /// Where neither grid nor variants are given, there is one point, "base".
 /// A `key=value` argument with a list or range is a line of the grid (train.seed: the seeds); with one value it holds
 /// for all points, in place of what grid and variants say of the key. Throws ConfigError with everything that is wrong
-/// in any point; refuses more than 10,000 points.
+/// in any point (as far as `purpose` asks); refuses more than 10,000 points.
 SweepPlan plan_sweep(const std::string& file, const std::vector<std::string>& arguments,
-                     const OptionTable& table = option_table());
+                     const OptionTable& table = option_table(), Purpose purpose = Purpose::train);
 
 }  // namespace ropewalk

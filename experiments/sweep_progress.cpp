@@ -6,12 +6,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
-#include <limits>
+#include <optional>
+#include <string_view>
 
 #include "experiments/comparison.h"
 #include "experiments/terminal.h"
+#include "train/text.h"
 
 namespace ropewalk {
 namespace {
@@ -19,14 +20,17 @@ namespace {
 constexpr std::chrono::milliseconds kRedrawEvery{400};
 constexpr std::chrono::seconds kLineEvery{30};
 
-/// The number behind the last `label` in `text`; NaN if there is none.
-double number_after(const std::string& text, const std::string& label) {
-  const std::size_t at = text.rfind(label);
-  if (at == std::string::npos) return std::numeric_limits<double>::quiet_NaN();
-  const char* begin = text.c_str() + at + label.size();
-  char* end = nullptr;
-  const double number = std::strtod(begin, &end);
-  return end == begin ? std::numeric_limits<double>::quiet_NaN() : number;
+/// Reads "step 120/400  loss 1.9835 ..."; nothing for any other line.
+std::optional<RunProgress> parse_progress(std::string_view line) {
+  long long step = 0;
+  long long steps = 0;
+  double loss = 0;
+  const std::string text(line);
+  const int found = std::sscanf(text.c_str(), "step %lld/%lld loss %lf", &step, &steps, &loss);
+  if (found < 2 || step < 0 || steps < 1 || step > steps) return std::nullopt;
+  RunProgress out{static_cast<double>(step) / static_cast<double>(steps), fmt::format("{}/{}", step, steps)};
+  if (found == 3) out.text += fmt::format(" loss {:.3f}", loss);
+  return out;
 }
 
 std::string losses_text(const RunResult& run) {
@@ -58,15 +62,15 @@ std::string tail_of(const std::string& path, std::size_t bytes) {
 }
 
 RunProgress read_progress(const std::string& output) {
-  const std::string text = tail_of(output, 1024);
-  const double step = number_after(text, "step ");
-  const std::size_t slash = text.find('/', std::min(text.rfind("step "), text.size()));
-  if (!(step >= 0) || slash == std::string::npos) return {};
-  const double steps = std::strtod(text.c_str() + slash + 1, nullptr);
-  if (!(steps > 0) || step > steps) return {};
-  RunProgress out{step / steps, fmt::format("{:.0f}/{:.0f}", step, steps)};
-  if (const double loss = number_after(text, "loss "); std::isfinite(loss)) out.text += fmt::format(" {:.3f}", loss);
-  return out;
+  const std::string text = tail_of(output, 2048);
+  RunProgress last;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    if (const std::optional<RunProgress> progress = parse_progress(trimmed(rest.substr(0, end)))) last = *progress;
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return last;
 }
 
 SweepProgress::SweepProgress() : terminal_(isatty(STDERR_FILENO) == 1), begun_(Clock::now()), shown_(begun_) {}

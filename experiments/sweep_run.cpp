@@ -69,8 +69,8 @@ std::string listed(const std::vector<std::string>& parts) {
   return joined(shown) + (parts.size() > kShown ? fmt::format(" and {} more", parts.size() - kShown) : "");
 }
 
-/// Every run that the directory's sweep plans must be in the new plan as it was; the new plan may have more of them
-/// (seeds are added when the first ones were too few).
+/// Every run that there is of the directory's sweep must be in the new plan as it was. The new plan may have more of
+/// them: seeds are added when the first ones were too few.
 void check_same_sweep(const SweepPaths& paths, const SweepPlan& plan) {
   std::map<std::string, const SweepPoint*> points;
   for (const SweepPoint& point : plan.points) points[run_id(point)] = &point;
@@ -83,6 +83,8 @@ void check_same_sweep(const SweepPaths& paths, const SweepPlan& plan) {
     refuse(paths.root, fmt::format("holds a sweep whose sweep.ini cannot be read ({})", error.messages().front()));
   }
   for (const SweepPoint& old : before.points) {
+    std::error_code ignored;
+    if (!fs::exists(paths.run(run_id(old)), ignored)) continue;
     const auto found = points.find(run_id(old));
     if (found == points.end()) {
       missing.push_back(run_id(old));
@@ -102,7 +104,8 @@ void check_same_sweep(const SweepPaths& paths, const SweepPlan& plan) {
 void check_same_values(const SweepPaths& paths, const SweepPoint& point) {
   const fs::path file = paths.config(run_id(point));
   std::error_code ignored;
-  if (!fs::exists(file, ignored) || text_of(file) == print_config(point.config, false)) return;
+  if (!fs::exists(paths.run(run_id(point)), ignored) || !fs::exists(file, ignored)) return;
+  if (text_of(file) == print_config(point.config, false)) return;
   try {
     const ResolvedConfig before = load_config(file.string(), {});
     const std::vector<std::string> different = differing_keys(before.config, point.config.config);
@@ -166,8 +169,10 @@ std::string last_error(const fs::path& output) {
   std::size_t begin = 0;
   while (begin < text.size()) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string_view line = trimmed(std::string_view(text).substr(begin, end - begin));
-    if (line.find("error") != std::string_view::npos) found = line;
+    std::string_view line = trimmed(std::string_view(text).substr(begin, end - begin));
+    if (constexpr std::string_view kLead = "ropewalk: error: "; line.starts_with(kLead))
+      line.remove_prefix(kLead.size());
+    if (line.size() < end - begin || line.find("error") != std::string_view::npos) found = line;
     begin = end + 1;
   }
   return found.substr(0, 300);
@@ -227,7 +232,7 @@ class SweepRunner {
     for (const SweepPoint& point : plan_.points) {
       RunResult run = planned_run(plan_, point);
       read_sweep_run(paths_.root.string(), run);
-      if (run.status != "waiting") check_same_values(paths_, point);
+      check_same_values(paths_, point);
       const bool done = run.status == "finished" || run.status == "diverged";
       if (!done) waiting_.push_back(results_.runs.size());
       results_.runs.push_back(std::move(run));
@@ -308,6 +313,7 @@ class SweepRunner {
       command.output_file = (directory / "output.txt").string();
     } else {
       if (fs::exists(directory, ignored) && !is_empty_but_for_lock(directory)) set_aside(paths_, id);
+      fs::remove(paths_.output(id), ignored);  // of an attempt that did not come as far as to have a directory
       write_file_durably(paths_.config(id).string(), print_config(plan_.points[i].config, false));
       command.arguments = {"train", paths_.config(id).string(), "--run", directory.string()};
     }
@@ -348,7 +354,7 @@ class SweepRunner {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     const bool as_it_says = (code == 0 && run.status == "finished") || (code == 3 && run.status == "diverged") ||
                             ((code == 130 || code == 143) && run.status == "interrupted") ||
-                            (signals_.signal() != 0 && run.status == "interrupted");
+                            (signals_.signal() != 0 && run.status != "failed");
     if (!as_it_says) {
       const std::string what = code == 0 ? "it ended without having finished" : end_text(status);
       fail(worker.run, error.empty() ? what : what + ": " + error);

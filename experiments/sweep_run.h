@@ -29,9 +29,8 @@ struct SweepOutcome {
 /// starts anew and what it had written is kept in .work/. A worker that dies marks its run failed, and the others go
 /// on. After SIGINT or SIGTERM all workers get the signal, write their checkpoints and are waited for.
 ///
-/// Throws UsageError where the directory holds another sweep (one that has runs which this plan has not, or has with
-/// other values), RunDirectoryError where it cannot be used or a second process works on it, DataError for missing
-/// data.
+/// Throws UsageError where the directory holds another sweep (runs which this plan has not, or has with other values),
+/// RunDirectoryError where it cannot be used or a second process works on it, DataError for missing data.
 SweepOutcome run_sweep(const SweepPlan& plan, const SweepOptions& options);
 
 }  // namespace ropewalk

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -40,7 +41,9 @@ LengthScores evaluate_run(const std::string& run_directory, const std::vector<st
   }
   if (!errors.empty()) throw ConfigError(errors);
   const Checkpoint checkpoint = require_checkpoint(run_directory);
-  RunSetup setup = set_up(now.config);
+  std::optional<Tokenizer> known;
+  if (std::filesystem::exists(vocabulary_in(run_directory))) known = load_tokenizer(vocabulary_in(run_directory));
+  RunSetup setup = set_up(now.config, known ? &*known : nullptr);
   load_parameters(checkpoint, *setup.model);
   Evaluator evaluator(setup.config, *setup.dataset, *setup.workers);
   return evaluator.run(*setup.model);

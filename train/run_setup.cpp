@@ -21,13 +21,17 @@ int64_t longest_sequence(const Config& config, const Dataset& dataset) {
   return dataset.task() != nullptr ? problem_tokens(*dataset.task(), longest) : longest;
 }
 
-RunSetup set_up(const Config& config) {
+std::string vocabulary_in(const std::string& directory) {
+  return directory + "/vocabulary.txt";
+}
+
+RunSetup set_up(const Config& config, const Tokenizer* known) {
   RunSetup out{.config = config};
   // Sizes that the configuration alone shows to be absurd are refused before the data is read.
   const int64_t context = config.train.context_length;
   ArchitectureConfig architecture = architecture_of(config);
   require_memory(estimate_memory(config, count_parameters(architecture), config.model.vocab_size, context));
-  out.dataset = open_dataset(config.data, context, config.model.vocab_size);
+  out.dataset = open_dataset(config.data, context, config.model.vocab_size, known);
   out.config.model.vocab_size = out.dataset->vocab_size();
   require(config.model.vocab_size == 0 || config.model.vocab_size == out.config.model.vocab_size,
           "model.vocab_size = {}, but the data has {} tokens; leave the key out", config.model.vocab_size,

@@ -18,8 +18,12 @@ struct RunSetup {
   std::unique_ptr<Workers> workers;
 };
 
+/// `known` is the tokenizer of an earlier run, which a chars tokenizer then follows.
 /// Throws DataError, ConfigError or Error; nothing is written and nothing large allocated before all is checked.
-RunSetup set_up(const Config& config);
+RunSetup set_up(const Config& config, const Tokenizer* known = nullptr);
+
+/// Where the run in `directory` keeps its vocabulary, if it has one of its own (data.tokenizer = chars).
+std::string vocabulary_in(const std::string& directory);
 
 DType dtype_of(const TrainConfig& train);
 ArchitectureConfig architecture_of(const Config& config);

@@ -74,6 +74,7 @@ void save_state(const std::string& directory, const Transformer& model, const Ad
   add_tensors(tensors, kFirstMoment, model.parameters(), optimizer.first_moment());
   add_tensors(tensors, kSecondMoment, model.parameters(), optimizer.second_moment());
   const json counters = {{"tokens", state.tokens},
+                         {"data_fingerprint", state.data_fingerprint},
                          {"numbers", numbers(std::vector<double>{state.wall_time, state.train_loss})},
                          {"last_loss", numbers(state.last_loss)},
                          {"last_accuracy", numbers(state.last_accuracy)},
@@ -95,6 +96,7 @@ RunState load_state(const Checkpoint& checkpoint, const Transformer& model, cons
   try {
     const json counters = json::parse(checkpoint.file.metadata().at("state"));
     state.tokens = counters.at("tokens").get<int64_t>();
+    state.data_fingerprint = counters.at("data_fingerprint").get<uint64_t>();
     const std::vector<double> two = read_numbers(counters.at("numbers"));
     state.wall_time = two.at(0);
     state.train_loss = two.at(1);

@@ -15,6 +15,7 @@ namespace ropewalk {
 struct RunState {
   int64_t step = 0;      ///< last step done
   int64_t tokens = 0;    ///< positions fed since the start
+  uint64_t data_fingerprint = 0;  ///< of what training draws from (see Dataset::fingerprint)
   double wall_time = 0;  ///< seconds of training since the start
   double train_loss = 0;
   std::vector<double> last_loss;  ///< of the last evaluation, by length

@@ -180,6 +180,7 @@ class Run {
     RunLock lock(directory);
     if (!lock.warning().empty()) fmt::print(stderr, "ropewalk: warning: {}\n", lock.warning());
     setup_.model->initialize(static_cast<uint64_t>(config_.train.seed));
+    state_.data_fingerprint = setup_.dataset->fingerprint();
     const LogSchema schema = make_schema(config_, layout_, evaluator_, setup_.dataset->task() != nullptr);
     if (resume) {
       LatestCheckpoint latest = latest_checkpoint(checkpoints_in(directory));
@@ -187,6 +188,9 @@ class Run {
       if (latest.checkpoint) {
         check_same_run(config_of(*latest.checkpoint), directory);
         state_ = load_state(*latest.checkpoint, *setup_.model, trainer_.optimizer());
+        require(state_.data_fingerprint == setup_.dataset->fingerprint(),
+                "the data of {} are no longer what the run was trained on ({}); bring them back, or start a new run",
+                directory, setup_.dataset->describe());
       }
       EventLog events(directory + "/events.jsonl");
       events.append("resumed", state_.step);
@@ -195,6 +199,8 @@ class Run {
       files_.emplace(Files{directory, std::move(lock), std::move(events), std::move(log)});
     } else {
       write_file_durably(directory + "/config.ini", print_config(request_.config, true));
+      const Tokenizer& tokenizer = setup_.dataset->tokenizer();
+      if (tokenizer.kind == Tokenizer::Kind::chars) save_tokenizer(tokenizer, vocabulary_in(directory));
       EventLog events(directory + "/events.jsonl");
       events.append("started", 0);
       RunLog log = RunLog::create(lock, schema, header(directory));

@@ -61,13 +61,14 @@ struct TileMask {
   int64_t end[64];
   int64_t columns = 0;  ///< columns at and beyond this are hidden from every row
   bool empty = true;
-  bool full = true;
+  bool full = true;     ///< nothing to hide, not even columns that only fill up the last vector
   int64_t global = 0;  ///< leading columns that belong to global tokens
 };
 
 template <class T>
 TileMask tile_mask(const AttentionProblem<T>& p, int64_t t0, int64_t rows, int64_t j0, int64_t columns) {
   TileMask tile;
+  tile.full = columns == AttentionScratch<T>::padded(columns);
   tile.global = std::clamp<int64_t>(p.global_keys() - j0, 0, columns);
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t i = p.position(t0 + r);

@@ -6,8 +6,8 @@ namespace ropewalk {
 namespace {
 
 template <class T>
-T distance(int64_t c, int64_t n) {
-  return static_cast<T>(std::abs(c - (n - 1) / 2));
+T distance(int64_t offset) {
+  return static_cast<T>(std::abs(offset));
 }
 
 template <class T>
@@ -28,20 +28,22 @@ void bucket_backward(const T* dbias, std::span<const int32_t> buckets, int64_t h
 }
 
 template <class T>
-void kerple_forward(const T* amplitude, const T* rate, int64_t heads, int64_t n, T* bias) {
+void kerple_forward(const T* amplitude, const T* rate, int64_t heads, int64_t first_offset, int64_t n, T* bias) {
   for (int64_t h = 0; h < heads; ++h) {
-    for (int64_t c = 0; c < n; ++c) bias[h * n + c] = -amplitude[h] * std::log1p(rate[h] * distance<T>(c, n));
+    for (int64_t c = 0; c < n; ++c) {
+      bias[h * n + c] = -amplitude[h] * std::log1p(rate[h] * distance<T>(first_offset + c));
+    }
   }
 }
 
 template <class T>
-void kerple_backward(const T* dbias, const T* amplitude, const T* rate, int64_t heads, int64_t n, T* damplitude,
-                     T* drate) {
+void kerple_backward(const T* dbias, const T* amplitude, const T* rate, int64_t heads, int64_t first_offset, int64_t n,
+                     T* damplitude, T* drate) {
   for (int64_t h = 0; h < heads; ++h) {
     T da = 0;
     T dr = 0;
     for (int64_t c = 0; c < n; ++c) {
-      const T o = distance<T>(c, n);
+      const T o = distance<T>(first_offset + c);
       da -= dbias[h * n + c] * std::log1p(rate[h] * o);
       dr -= dbias[h * n + c] * amplitude[h] * o / (1 + rate[h] * o);
     }
@@ -69,17 +71,17 @@ Var bucket_bias(Var table, std::span<const int32_t> bucket_of_offset) {
   });
 }
 
-Var kerple_bias(Var amplitude, Var rate, int64_t n) {
+Var kerple_bias(Var amplitude, Var rate, int64_t first_offset, int64_t n) {
   Tape& tape = *amplitude.tape;
   const int64_t heads = amplitude.shape()[0];
   check_shape("kerple_bias: amplitude", amplitude.shape(), {heads});
   check_shape("kerple_bias: rate", rate.shape(), {heads});
   Tensor bias = tape.allocate({heads, n}, amplitude.dtype());
   return dispatch(amplitude.dtype(), [&]<class T>() {
-    kerple_forward(amplitude.value().data<T>(), rate.value().data<T>(), heads, n, bias.data<T>());
+    kerple_forward(amplitude.value().data<T>(), rate.value().data<T>(), heads, first_offset, n, bias.data<T>());
     return tape.record("kerple_bias", bias, {amplitude, rate}, [=](Tape& t, Var result) {
-      kerple_backward(t.gradient<T>(result), amplitude.value().data<T>(), rate.value().data<T>(), heads, n,
-                      t.gradient_accumulator<T>(amplitude), t.gradient_accumulator<T>(rate));
+      kerple_backward(t.gradient<T>(result), amplitude.value().data<T>(), rate.value().data<T>(), heads, first_offset,
+                      n, t.gradient_accumulator<T>(amplitude), t.gradient_accumulator<T>(rate));
     });
   });
 }

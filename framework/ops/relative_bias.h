@@ -7,16 +7,17 @@
 
 namespace ropewalk {
 
-/// Biases that depend on the offset j - i only, as attention wants them: [H, n], where column c stands for the offset
-/// c - (n - 1) / 2, so n = 2 T - 1 for T queries on T keys.
+/// Biases that depend on the offset j - i only, as attention wants them: [H, n], one column an offset in rising order.
+/// T queries at the end of S keys take n = T + S - 1 offsets from -(S - 1) to T - 1.
 
 /// bias [H, n] with bias(h, c) = table(bucket_of_offset[c], h), for a table [buckets, H] (T5, Raffel et al. 2020).
 /// Backward: dtable(bucket, h) += sum of dbias(h, c) over the offsets of the bucket. `bucket_of_offset` outlives the
 /// tape.
 Var bucket_bias(Var table, std::span<const int32_t> bucket_of_offset);
 
-/// bias(h, c) = -amplitude_h ln(1 + rate_h |offset|), for amplitude and rate [H] (KERPLE, Chi et al. 2022).
+/// bias(h, c) = -amplitude_h ln(1 + rate_h |o|) with o = first_offset + c, for amplitude and rate [H] (KERPLE, Chi et
+/// al. 2022).
 /// Backward: damplitude_h -= sum_c dbias ln(1 + rate |o|),  drate_h -= sum_c dbias amplitude |o| / (1 + rate |o|).
-Var kerple_bias(Var amplitude, Var rate, int64_t n);
+Var kerple_bias(Var amplitude, Var rate, int64_t first_offset, int64_t n);
 
 }  // namespace ropewalk

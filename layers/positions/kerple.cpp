@@ -15,16 +15,17 @@ class Kerple : public PositionScheme {
     amplitude_.push_back(declarations.add(prefix + ".kerple.amplitude", {n_heads_}, Role::positive, up_to_two, eps_));
     rate_.push_back(declarations.add(prefix + ".kerple.rate", {n_heads_}, Role::positive, up_to_one, eps_));
   }
-  void prepare(int64_t length) override { n_ = 2 * length - 1; }
+  void prepare(int64_t length) override { length_ = length; }
   void bias(Tape& tape, int64_t block, AttentionOptions& options) const override {
     const auto b = static_cast<std::size_t>(block);
-    options.offset_bias = kerple_bias(tape.parameter(amplitude_[b]), tape.parameter(rate_[b]), n_);
+    options.offset_bias =
+        kerple_bias(tape.parameter(amplitude_[b]), tape.parameter(rate_[b]), 1 - length_, 2 * length_ - 1);
   }
 
  private:
   double eps_;
   int64_t n_heads_;
-  int64_t n_ = 1;
+  int64_t length_ = 1;
   std::vector<int32_t> amplitude_;
   std::vector<int32_t> rate_;
 };

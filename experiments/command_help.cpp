@@ -1,0 +1,162 @@
+#include "experiments/command_help.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "experiments/terminal.h"
+
+namespace ropewalk {
+namespace {
+
+constexpr std::size_t kAnyNumber = 10'000;
+
+std::vector<CommandInfo> make_infos() {
+  const Flag run_directory{"--run", "DIR", "put it into this directory, which must not exist or be empty"};
+  return {
+      {"train",
+       "FILE [section.key=value ...]",
+       "one run: train, log, evaluate",
+       "Trains the model that FILE describes and leaves config.ini, log.h5, events.jsonl, summary.json and\n"
+       "checkpoints/ in the run's directory, which is printed at the end. Values on the command line come after those\n"
+       "of the file. The first interrupt (Ctrl-C, SIGTERM) finishes the step and writes a checkpoint; --resume goes "
+       "on\n"
+       "from there, and the resumed run ends bit for bit as if it had never stopped.\n\n"
+       "  ropewalk train run.ini\n"
+       "  ropewalk train run.ini position.encoding=alibi train.seed=3\n"
+       "  ropewalk train --resume runs/run/20260314T150926-5a1f0c\n",
+       {run_directory,
+        {"--resume", "RUN", "continue the run in this directory from its newest checkpoint; no FILE"},
+        {"--name", "NAME", "runs/NAME/<time> is the run's directory; default: the file's name"}},
+       0,
+       1,
+       true},
+      {"sweep",
+       "FILE [section.key=value ...]",
+       "many runs side by side, compared over seeds",
+       "Does every run of a sweep file, several at a time, each in a process of its own, and ends with the comparison\n"
+       "and report.html. A sweep file is a run file with these sections besides:\n\n"
+       "  [sweep]         name = NAME, seeds = 1..5\n"
+       "  [grid]          section.key = a, b, c        all combinations of its lines\n"
+       "  [variant NAME]  section.key = value          one point more\n"
+       "  [exclude]       rule = key=value & key=value points to leave out\n\n"
+       "Started again it does what is not done yet: finished runs stay, interrupted ones go on, failed ones are tried\n"
+       "again; seeds may have been added. On the command line a list makes a line of the grid.\n\n"
+       "  ropewalk sweep positions.ini --dry-run\n"
+       "  ropewalk sweep run.ini position.encoding=rope,alibi train.seed=1..5\n",
+       {{"--jobs", "N", "runs at a time; default: one a core, fewer where a run has several threads", "-j"},
+        {"--dry-run", "", "print the runs and stop"},
+        {"--run", "DIR", "the sweep's directory; default: runs/NAME"}},
+       1,
+       1,
+       true},
+      {"eval",
+       "RUN [section.key=value ...]",
+       "a trained run at other lengths or with other position scaling",
+       "Evaluates the newest checkpoint under the run's configuration with the values given here.\n\n"
+       "  ropewalk eval runs/positions/rope-s1 eval.lengths=64,128,1024\n"
+       "  ropewalk eval runs/positions/rope-s1 position.rope_scaling=yarn position.rope_factor=4\n",
+       {},
+       1,
+       1,
+       true},
+      {"probe",
+       "FILE [section.key=value ...]",
+       "gradient norms at initialization over seeds; no training",
+       "Measures forward and backward once a seed (probe.seeds) and writes each variant's log.h5. FILE may be a "
+       "sweep.\n",
+       {run_directory},
+       1,
+       1,
+       true},
+      {"describe",
+       "FILE [section.key=value ...]",
+       "parameters, FLOPs and bytes, before anything runs",
+       "",
+       {},
+       1,
+       1,
+       true},
+      {"config",
+       "FILE [section.key=value ...]",
+       "the resolved configuration and where each value came from",
+       "Prints every key at its value with its origin (default, file:line or command line); what it prints loads "
+       "again\n"
+       "as it stands. 'ropewalk help keys' explains the keys.\n",
+       {{"--markdown", "", "print the tables of all keys as Markdown instead; no FILE"}},
+       0,
+       1,
+       true},
+      {"inspect",
+       "RUN|SWEEP",
+       "what a log holds, as tables",
+       "RUN is a run's directory or its log.h5, finished, killed or still running: header, last training rows,\n"
+       "evaluation by length, gradient norms by layer and module, and what first was not finite. For the directory of\n"
+       "a sweep: the comparison of its runs so far.\n",
+       {{"--step", "N", "the layers at this step; default: the last"}, {"--rows", "N", "training rows; default: 10"}}},
+      {"report",
+       "DIR ...",
+       "one self-contained HTML page",
+       "A page with plots and tables of a sweep or a run, or of several.\n",
+       {{"--output", "FILE", "where to; default: report.html in the (first) directory", "-o"}},
+       1,
+       kAnyNumber},
+      {"verify", "FILE.h5", "check the kernels against a conformance file",
+       "Runs every case through the kernels in f64 and f32 and prints the worst error of each kind; exit code 0 only\n"
+       "if none failed.\n"},
+      {"recover", "RUN", "make the log of a killed run a clean file",
+       "Rewrites log.h5 with all rows that were flushed, so that every HDF5 and netCDF program opens it. Do not use\n"
+       "h5clear on such a file: it can destroy the data.\n"},
+  };
+}
+
+std::string flag_lines(const std::vector<Flag>& flags) {
+  std::string out;
+  for (const Flag& flag : flags) {
+    const std::string name =
+        (flag.shorter.empty() ? "" : flag.shorter + ", ") + flag.name + (flag.value.empty() ? "" : " " + flag.value);
+    out += fmt::format("  {:<20} {}\n", name, flag.help);
+  }
+  return out;
+}
+
+}  // namespace
+
+const std::vector<CommandInfo>& command_infos() {
+  static const std::vector<CommandInfo> infos = make_infos();
+  return infos;
+}
+
+const CommandInfo* find_command(std::string_view name) {
+  const auto& infos = command_infos();
+  const auto found = std::find_if(infos.begin(), infos.end(), [&](const CommandInfo& i) { return i.name == name; });
+  return found == infos.end() ? nullptr : &*found;
+}
+
+std::string overview_help() {
+  std::string out =
+      "ropewalk: train Transformers short, test them long, and see what the data separate\n\n"
+      "usage: ropewalk COMMAND ...\n\n";
+  for (const CommandInfo& info : command_infos()) out += fmt::format("  {:<10} {}\n", info.name, info.summary);
+  out +=
+      "\n  ropewalk COMMAND --help     its arguments and flags\n"
+      "  ropewalk help keys          every key of a configuration file: values, default, meaning\n"
+      "  ropewalk --version\n\n"
+      "Experiments are INI files; section.key=value words on the command line override them:\n\n"
+      "  ropewalk train experiments/run.ini position.encoding=alibi optim.lr=3e-4\n"
+      "  ropewalk sweep experiments/positions.ini\n\n"
+      "Data go to standard output, all else to standard error. Exit codes: 0 done, 1 error, 2 usage or\n"
+      "configuration, 3 diverged, 4 unreadable data or log, 130 and 143 interrupted.\n";
+  return out;
+}
+
+std::string command_help(const CommandInfo& command) {
+  std::string out = fmt::format("usage: ropewalk {}{} {}\n\n{}\n", command.name,
+                                command.flags.empty() ? "" : " [FLAGS]", command.usage, command.summary);
+  if (!command.text.empty()) out += "\n" + command.text;
+  if (!command.flags.empty()) out += "\nflags\n" + flag_lines(command.flags);
+  if (command.takes_overrides) out += "\nConfiguration keys: ropewalk help keys\n";
+  return out;
+}
+
+}  // namespace ropewalk

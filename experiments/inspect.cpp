@@ -1,0 +1,245 @@
+#include "experiments/inspect.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <stdexcept>
+#include <system_error>
+
+#include "experiments/comparison.h"
+#include "experiments/run_result.h"
+#include "train/events.h"
+#include "train/run_directory.h"
+#include "train/text.h"
+
+namespace ropewalk {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kWidth = 80;
+constexpr std::size_t kCell = 9;
+
+std::string line(const std::string& name, const std::string& value) {
+  return value.empty() ? "" : fmt::format("{:<10}{}\n", name, printable(value));
+}
+
+/// "finished", or for several entries "18 finished, 2 failed".
+std::string status_text(const LogContents& log, bool locked) {
+  const auto text = [&](LogStatus status) {
+    return status == LogStatus::running && !locked ? std::string("killed (no process writes it any more)")
+                                                   : std::string(to_string(status));
+  };
+  if (log.status.size() == 1) return text(log.status.front());
+  std::vector<std::string> parts;
+  for (const LogStatus status :
+       {LogStatus::running, LogStatus::finished, LogStatus::interrupted, LogStatus::diverged, LogStatus::failed}) {
+    const auto count = std::count(log.status.begin(), log.status.end(), status);
+    if (count > 0) parts.push_back(fmt::format("{} {}", count, text(status)));
+  }
+  return joined(parts);
+}
+
+std::string header_text(const LogContents& log, bool locked) {
+  std::string out = line("run", log.header.run_id);
+  out += line("schema", fmt::format("{} {}", kLogSchema, kLogSchemaVersion));
+  out += line("status", status_text(log, locked));
+  const std::vector<int64_t>& steps = log.tables.train.step;
+  if (!steps.empty()) out += line("steps", fmt::format("{} ({} rows)", steps.back(), steps.size()));
+  out += line("started", log.header.started) + line("host", log.header.host) + line("cpu", log.header.cpu);
+  out += line("device", log.header.device) + line("version", log.header.version);
+  return out + line("command", log.header.command_line);
+}
+
+std::string first_divergence(const std::string& events) {
+  std::error_code error;
+  if (events.empty() || !fs::is_regular_file(events, error)) return "";
+  try {
+    for (const nlohmann::json& event : read_events(events)) {
+      if (event.value("kind", "") != "diverged") continue;
+      const std::string where = event.value("where", "");
+      return fmt::format("not finite first at step {} in {}{}\n", event.value("step", int64_t{0}),
+                         printable(event.value("module", "?")), where.empty() ? "" : " (" + printable(where) + ")");
+    }
+  } catch (const std::system_error&) {
+    return "";
+  } catch (const nlohmann::json::exception&) {
+    return "";  // a member of another type than ours: not an event of this program
+  }
+  return "";
+}
+
+std::string cell(double value, const char* format) {
+  return padded_left(std::isfinite(value) ? fmt::format(fmt::runtime(format), value)
+                     : std::isnan(value)  ? "-"
+                                          : "inf",
+                     kCell);
+}
+
+std::string train_text(const TrainTable& train, int64_t rows, const TextStyle& style) {
+  const std::size_t count = train.step.size();
+  if (count == 0) return "no training rows\n";
+  const std::size_t shown = std::min(count, static_cast<std::size_t>(std::max<int64_t>(rows, 0)));
+  if (shown == 0) return "";
+  std::string out = style.bold(fmt::format("training, last {} of {} rows", shown, count)) + "\n";
+  out += style.faint(fmt::format("{:>9} {:>9} {:>10} {:>10} {:>10} {:>10} {:>9}", "step", "loss", "lr", "grad_norm",
+                                 "param_norm", "tokens/s", "time")) +
+         "\n";
+  for (std::size_t i = count - shown; i < count; ++i) {
+    out += fmt::format("{:>9} {:>9.4f} {:>10.3e} {:>10.3e} {:>10.4g} {:>10.0f} {:>9}\n", train.step[i], train.loss[i],
+                       train.lr[i], train.grad_norm[i], train.param_norm[i], train.tokens_per_s[i],
+                       duration_text(train.wall_time[i]));
+  }
+  return out;
+}
+
+std::string lengths_line(std::span<const float> row, std::size_t begin, std::size_t end) {
+  std::string out;
+  for (std::size_t i = begin; i < end; ++i) out += cell(row[i], "{:.4f}");
+  return out + "\n";
+}
+
+std::string eval_table(const LogContents& log, const char* name, const std::vector<float>& values, std::size_t begin,
+                       std::size_t end, const TextStyle& style) {
+  constexpr std::size_t kMostRows = 8;
+  const EvalTable& eval = log.tables.eval;
+  const std::size_t n = log.schema.eval_lengths.size();
+  std::string head = padded_left(name, kCell);
+  std::string multiples = padded_left("step", kCell);
+  for (std::size_t i = begin; i < end; ++i) {
+    head += padded_left(fmt::format("{}", log.schema.eval_lengths[i]), kCell);
+    const double unit = static_cast<double>(std::max<int64_t>(log.schema.train_length, 1));
+    multiples += padded_left(multiple_text(static_cast<double>(log.schema.eval_lengths[i]) / unit), kCell);
+  }
+  std::string out = style.faint(head) + "\n" + style.faint(multiples) + "\n";
+  const std::size_t count = eval.step.size();
+  for (std::size_t row = count - std::min(count, kMostRows); row < count; ++row) {
+    out += padded_left(fmt::format("{}", eval.step[row]), kCell) +
+           lengths_line(std::span(values).subspan(row * n, n), begin, end);
+  }
+  return out;
+}
+
+std::string eval_text(const LogContents& log, const TextStyle& style) {
+  const EvalTable& eval = log.tables.eval;
+  if (eval.step.empty()) return "";
+  std::string out =
+      style.bold(fmt::format("evaluation by length, protocol {}, trained at {}{}", printable(log.schema.eval_protocol),
+                             log.schema.train_length, eval.step.size() > 8 ? "; last 8" : "")) +
+      "\n";
+  constexpr std::size_t kColumns = kWidth / kCell - 1;
+  const std::size_t n = log.schema.eval_lengths.size();
+  for (std::size_t begin = 0; begin < n; begin += kColumns) {
+    const std::size_t end = std::min(n, begin + kColumns);
+    out += eval_table(log, "loss", eval.loss, begin, end, style);
+    if (!eval.accuracy.empty()) out += eval_table(log, "accuracy", eval.accuracy, begin, end, style);
+    if (!eval.exact_match.empty()) out += eval_table(log, "exact", eval.exact_match, begin, end, style);
+  }
+  return out;
+}
+
+/// "attention.query" as two lines of a narrow heading: "attention", "query".
+std::pair<std::string, std::string> two_lines(const std::string& kind) {
+  std::string text = printable(kind);
+  const std::size_t at = text.find_first_of("._");
+  std::pair<std::string, std::string> out = {at == std::string::npos ? "" : text.substr(0, at),
+                                             at == std::string::npos ? text : text.substr(at + 1)};
+  if (out.first == "attention") out.first = "attn";
+  out.first.resize(std::min(out.first.size(), kCell - 1));
+  out.second.resize(std::min(out.second.size(), kCell - 1));
+  return out;
+}
+
+std::size_t row_of_step(const std::vector<int64_t>& steps, const std::optional<int64_t>& wanted) {
+  if (!wanted) return steps.size() - 1;
+  const auto found = std::find(steps.begin(), steps.end(), *wanted);
+  if (found == steps.end()) {
+    const auto nearest = std::min_element(steps.begin(), steps.end(), [&](int64_t a, int64_t b) {
+      return std::abs(static_cast<double>(a) - static_cast<double>(*wanted)) <
+             std::abs(static_cast<double>(b) - static_cast<double>(*wanted));
+    });
+    throw std::runtime_error(
+        fmt::format("no layers were logged at step {}; the nearest is {} (log.layers_every says how "
+                    "often they are)",
+                    *wanted, *nearest));
+  }
+  return static_cast<std::size_t>(found - steps.begin());
+}
+
+std::string layers_text(const LogContents& log, const std::optional<int64_t>& step, const TextStyle& style) {
+  const LayersTable& layers = log.tables.layers;
+  if (layers.step.empty()) return "";
+  const std::size_t row = row_of_step(layers.step, step);
+  const std::size_t kinds = log.schema.layer_kinds.size();
+  const auto n_layers = static_cast<std::size_t>(log.schema.n_layers);
+  constexpr std::size_t kIndexWidth = 5;
+  constexpr std::size_t kMost = (kWidth - kIndexWidth) / kCell;
+  std::string out = style.bold(fmt::format("gradient norm by layer and module, {} {}",
+                                           log.tables.train.step.empty() && log.status.size() > 1 ? "entry" : "step",
+                                           layers.step[row])) +
+                    "\n";
+  const std::size_t blocks = (kinds + kMost - 1) / kMost;
+  const std::size_t per_block = (kinds + blocks - 1) / std::max<std::size_t>(blocks, 1);
+  for (std::size_t begin = 0; begin < kinds; begin += per_block) {
+    const std::size_t end = std::min(kinds, begin + per_block);
+    std::string first(kIndexWidth, ' ');
+    std::string second = "layer";
+    for (std::size_t kind = begin; kind < end; ++kind) {
+      const auto [upper, lower] = two_lines(log.schema.layer_kinds[kind]);
+      first += padded_left(upper, kCell);
+      second += padded_left(lower, kCell);
+    }
+    out += style.faint(first) + "\n" + style.faint(second) + "\n";
+    for (std::size_t layer = 0; layer < n_layers; ++layer) {
+      out += fmt::format("{:>5}", layer);
+      for (std::size_t kind = begin; kind < end; ++kind) {
+        out += cell(layers.grad_norm[(row * n_layers + layer) * kinds + kind], "{:.2e}");
+      }
+      out += "\n";
+    }
+  }
+  const StemTable& stem = log.tables.stem;
+  const auto same = std::find(stem.step.begin(), stem.step.end(), layers.step[row]);
+  if (same == stem.step.end()) return out;
+  out += "\n" + style.bold("gradient norm outside the blocks") + "\n";
+  const auto stem_row = static_cast<std::size_t>(same - stem.step.begin());
+  for (std::size_t kind = 0; kind < log.schema.stem_kinds.size(); ++kind) {
+    out += fmt::format("{:<20}{}\n", printable(log.schema.stem_kinds[kind]),
+                       cell(stem.grad_norm[stem_row * log.schema.stem_kinds.size() + kind], "{:.2e}"));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string log_text(const LogContents& log, const std::string& events, const InspectOptions& options,
+                     const TextStyle& style) {
+  const bool locked = run_is_locked(fs::path(log.path).parent_path().string());
+  std::string out = header_text(log, locked);
+  if (const std::string divergence = first_divergence(events); !divergence.empty()) out += style.red(divergence);
+  for (const std::string& part : {train_text(log.tables.train, options.rows, style), eval_text(log, style),
+                                  layers_text(log, options.step, style)}) {
+    if (!part.empty()) out += "\n" + part;
+  }
+  return out;
+}
+
+std::string inspect(const std::string& path, const InspectOptions& options, const TextStyle& style) {
+  if (is_sweep_directory(path)) {
+    const SweepResults sweep = read_sweep_results(path);
+    return comparison_text(compare(sweep.runs), style);
+  }
+  std::error_code ignored;
+  const bool is_directory = fs::is_directory(path, ignored);
+  const fs::path log = is_directory ? fs::path(path) / "log.h5" : fs::path(path);
+  if (is_directory && !fs::exists(log, ignored)) {
+    throw LogError(fmt::format("'{}' holds neither a run's log.h5 nor a sweep's sweep.ini", printable(path)));
+  }
+  return log_text(read_log(log.string()), (log.parent_path() / "events.jsonl").string(), options, style);
+}
+
+}  // namespace ropewalk
