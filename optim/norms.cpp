@@ -40,6 +40,11 @@ double sum_of_squares(const double* x, int64_t n) {
 
 }  // namespace
 
+double squared_norm(const Tensor& x) {
+  require(x.device == Device::cpu, "the norm of a tensor on another device; copy it to the CPU first");
+  return dispatch(x.dtype, [&]<class T>() { return sum_of_squares(x.data<T>(), x.elements()); });
+}
+
 void squared_norms(const ParameterSet& parameters, const Tensor& flat, std::span<double> out) {
   require(flat.device == Device::cpu, "norms of a buffer on another device; copy it to the CPU first");
   require(flat.elements() == parameters.flat_elements(), "norms of a buffer of {} elements, the parameters have {}",

@@ -7,6 +7,9 @@
 
 namespace ropewalk {
 
+/// Squared L2 norm of a tensor, summed in double. Throws for tensors on another device.
+double squared_norm(const Tensor& x);
+
 /// Squared L2 norm of each parameter's part of a flat buffer (gradients, values, moments) of the set's layout, summed
 /// in double: out[i] belongs to parameter i. NaN and infinity show in the parameter that holds them. Throws unless
 /// `flat` has the set's size and `out` one element a parameter.

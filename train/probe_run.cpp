@@ -59,12 +59,6 @@ std::vector<float> roots(const std::vector<double>& squares, double scale) {
   return out;
 }
 
-double sum_of_squares(const Tensor& x) {
-  double sum = 0;
-  for (int64_t i = 0; i < x.elements(); ++i) sum += x.at(i) * x.at(i);
-  return sum;
-}
-
 }  // namespace
 
 ProbeResult probe_run(const ResolvedConfig& resolved_config, const std::string& name, const std::string& directory,
@@ -148,8 +142,8 @@ ProbeResult probe_run(const ResolvedConfig& resolved_config, const std::string& 
     stem_norms(layout, squared, stem);
     std::vector<double> residual_gradients, residual_squares;
     for (const Var residual : residuals) {
-      residual_gradients.push_back(sum_of_squares(tape.gradient_of(residual)));
-      residual_squares.push_back(sum_of_squares(residual.value()));
+      residual_gradients.push_back(squared_norm(tape.gradient_of(residual)));
+      residual_squares.push_back(squared_norm(residual.value()));
     }
     const std::vector<float> residual_norm = roots(residual_gradients, 1.0);
     const std::vector<float> rms =

@@ -17,20 +17,6 @@ namespace {
 
 constexpr double kLowest = -std::numeric_limits<double>::infinity();
 
-double sum_of_squares(const Tensor& x) {
-  return dispatch(x.dtype, [&]<class T>() {
-    const T* data = x.data<T>();
-    double total = 0;
-    constexpr int64_t kBlock = 1024;
-    for (int64_t i = 0; i < x.elements(); i += kBlock) {
-      T sum = 0;
-      for (int64_t j = i; j < std::min(x.elements(), i + kBlock); ++j) sum += data[j] * data[j];
-      total += static_cast<double>(sum);
-    }
-    return total;
-  });
-}
-
 void add_to(std::span<double> total, std::span<const double> part) {
   for (std::size_t i = 0; i < total.size(); ++i) total[i] += part[i];
 }
@@ -144,8 +130,8 @@ void Trainer::run_lane(Worker& worker, int64_t index, GradientBuffer& gradients,
     lane.loss += loss.value().at(0);
     tape.backward(loss);
     for (std::size_t depth = 0; depth < worker.residuals.size(); ++depth) {
-      lane.residual_gradients[depth] += sum_of_squares(tape.gradient_of(worker.residuals[depth]));
-      lane.residual_squares[depth] += sum_of_squares(worker.residuals[depth].value());
+      lane.residual_gradients[depth] += squared_norm(tape.gradient_of(worker.residuals[depth]));
+      lane.residual_squares[depth] += squared_norm(worker.residuals[depth].value());
     }
   }
   gradients.complete(model_.parameters());
