@@ -25,11 +25,13 @@
 #include "train/describe.h"
 #include "train/durable_file.h"
 #include "train/eval_run.h"
+#include "train/hdf5_file.h"
 #include "train/options.h"
 #include "train/probe_run.h"
 #include "train/read_log.h"
 #include "train/run_directory.h"
 #include "train/run_log.h"
+#include "train/safetensors.h"
 #include "train/suggest.h"
 #include "train/text.h"
 #include "train/train_run.h"
@@ -234,6 +236,7 @@ int report(const Call& call) {
 int verify(const Call& call) {
   const VerifyReport report = verify_conformance(call.file());
   print(to_text(report));
+  for (const std::string& failure : report.failures) fmt::print(stderr, "{}\n", failure);
   return report.failed == 0 ? kDone : kError;
 }
 
@@ -342,6 +345,10 @@ int run_command_line(const std::vector<std::string>& words) {
   } catch (const DataError& error) {
     return fail_with(kUnreadable, error.what());
   } catch (const LogError& error) {
+    return fail_with(kUnreadable, error.what());
+  } catch (const Hdf5Error& error) {
+    return fail_with(kUnreadable, error.what());
+  } catch (const CheckpointError& error) {
     return fail_with(kUnreadable, error.what());
   } catch (const std::bad_alloc&) {
     return fail_with(kError, "out of memory; 'ropewalk describe FILE' says how much a configuration takes");

@@ -46,7 +46,7 @@ void add_value(const RunResult& run, std::size_t i, double value, ComparisonCell
   if (std::isfinite(value)) {
     cell.by_seed[run.seed] = value;
   } else {
-    const bool beyond = run.table_length > 0 && run.lengths[i] > run.table_length;
+    const bool beyond = run.learned_table && run.lengths[i] > unit_length(run);
     cell.missing = beyond ? "beyond its table" : "not evaluable";
   }
 }
@@ -230,6 +230,11 @@ std::string outcome_text(const ComparedVariant& variant) {
   return joined(parts);
 }
 
+std::string without_end(std::string text) {
+  while (!text.empty() && text.back() == ' ') text.pop_back();
+  return text;
+}
+
 std::string table_text(const Comparison& comparison, const MetricTable& table, const TextStyle& style) {
   std::size_t name_width = 7;
   for (const ComparedVariant& variant : comparison.variants) name_width = std::max(name_width, columns(variant.name));
@@ -248,7 +253,7 @@ std::string table_text(const Comparison& comparison, const MetricTable& table, c
     head += " " + padded_right(multiple_text(column.multiple), width);
     lengths += " " + padded_right(column.lengths.size() == 1 ? fmt::format("{}", column.lengths[0]) : "", width);
   }
-  std::string out = style.bold(head) + "\n" + style.faint(lengths) + "\n";
+  std::string out = style.bold(without_end(head)) + "\n" + style.faint(without_end(lengths)) + "\n";
   for (std::size_t v = 0; v < comparison.variants.size(); ++v) {
     const ComparedVariant& variant = comparison.variants[v];
     std::string line = padded_right(variant.name, name_width) + " " +
@@ -263,8 +268,7 @@ std::string table_text(const Comparison& comparison, const MetricTable& table, c
       line += " " + (first ? style.green(cell_padded) : cell.by_seed.empty() ? style.faint(cell_padded) : cell_padded);
     }
     if (variant.counted == 0) line += " " + style.red(outcome_text(variant));
-    while (!line.empty() && line.back() == ' ') line.pop_back();
-    out += line + "\n";
+    out += without_end(line) + "\n";
   }
   return out;
 }
@@ -372,11 +376,11 @@ std::string cell_text(const ComparisonCell& cell) {
 std::string metric_text(Metric metric) {
   switch (metric) {
     case Metric::loss:
-      return "held-out loss (nats a token; less is better)";
+      return "held-out loss (nats a token, less is better)";
     case Metric::exact_match:
-      return "exact match (share of answers right in every token; more is better)";
+      return "exact match (answers right in every token, more is better)";
     case Metric::accuracy:
-      return "token accuracy (share of answer tokens; more is better)";
+      return "token accuracy (answer tokens that are right, more is better)";
   }
   return "";
 }
@@ -413,9 +417,12 @@ std::vector<std::string> ranking_lines(const Comparison& comparison, const Metri
       fewest = any_ranked ? std::min(fewest, ranking.fewest_pairs) : ranking.fewest_pairs;
       most = std::max(most, ranking.most_pairs);
       any_ranked = true;
-      lines.push_back(head + tiers_text(comparison, ranking));
+      const bool one_tier = ranking.tiers.size() == 1;
+      lines.push_back(head + (one_tier
+                                  ? "nothing has a place of its own: " + joined(names(comparison, ranking.tiers[0]))
+                                  : tiers_text(comparison, ranking)));
       if (!ranking.told_apart.empty()) {
-        lines.push_back(padded_right("", 6) + "told apart within {}: " + told_apart_text(comparison, ranking));
+        lines.push_back(padded_right("", 6) + "told apart all the same: " + told_apart_text(comparison, ranking));
       }
       if (!ranking.too_few_seeds.empty()) {
         lines.push_back(padded_right("", 6) + fmt::format("not ranked, fewer than {} seeds: {}", kFewestSeedsToRank,
@@ -446,19 +453,23 @@ std::string comparison_text(const Comparison& comparison, const TextStyle& style
   constexpr std::size_t kMostNotes = 20;
   std::string out;
   std::string trained;
+  std::string explanation;
   for (const int64_t length : comparison.train_lengths)
     trained += fmt::format("{}{}", trained.empty() ? "" : ", ", length);
   if (comparison.columns.empty()) out += fmt::format("none of {} runs has results\n\n", run_count(comparison));
   for (const MetricTable& table : comparison.tables) {
     if (comparison.columns.empty()) break;
-    out += wrapped(metric_text(table.metric) + ", mean ± standard deviation over seeds", kWidth, 0);
+    out += wrapped(metric_text(table.metric) + ", mean ± sd over seeds", kWidth, 0);
     if (&table == &comparison.tables.front() && !comparison.protocol.empty()) {
       out += wrapped(fmt::format("trained at {}; {}", trained, protocol_text(comparison.protocol)), kWidth, 0);
     }
     out += "\n" + table_text(comparison, table, style) + "\n";
-    for (const std::string& line : ranking_lines(comparison, table)) {
-      out += wrapped(line, kWidth, line.starts_with("Ranking") ? 0 : 6);
+    const std::vector<std::string> lines = ranking_lines(comparison, table);
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      const bool explained = i == 0 && lines[i] == explanation;  // under the table before
+      if (!explained) out += wrapped(lines[i], kWidth, i == 0 ? 0 : 6);
     }
+    explanation = lines.empty() ? "" : lines.front();
     out += "\n";
   }
   std::size_t shown = 0;

@@ -73,11 +73,12 @@ Ranking rank(const MetricTable& table, std::size_t column);
 std::string multiple_text(double multiple);
 /// "1.234 ±0.012"; decimals by size; without a spread for one seed; the reason where there is no value.
 std::string cell_text(const ComparisonCell& cell);
-/// "held-out loss (nats a token)"
+/// "held-out loss (nats a token, less is better)"
 std::string metric_text(Metric metric);
 /// What a protocol scores and what follows for reading the numbers; "" for an unknown one.
 std::string protocol_text(const std::string& protocol);
-/// Which variants the data separate, a line a column (or, with too few seeds, the order of means, called that).
+/// How the ranking is to be read; then which variants the data separate, a line or more a column (or, with too few
+/// seeds, the order of means, called that).
 std::vector<std::string> ranking_lines(const Comparison& comparison, const MetricTable& table);
 
 /// Tables, rankings and notes for a terminal.

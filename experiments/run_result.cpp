@@ -127,7 +127,7 @@ void read_lengths_of_training(const fs::path& config_file, RunResult& result) {
     const Config config = parse_config_text(*config_text, config_file.string());
     result.task = config.data.source == "task";
     result.train_length = result.task ? config.data.max_length : config.train.context_length;
-    if (config.position.encoding == "learned") result.table_length = config.position.max_length;
+    result.learned_table = config.position.encoding == "learned";
   } catch (const ConfigError&) {
     // A run of another version: what it came to can be shown without knowing what it was trained at.
   }

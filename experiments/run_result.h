@@ -31,9 +31,9 @@ struct RunResult {
   double wall_time = std::numeric_limits<double>::quiet_NaN();  ///< seconds
   double tokens_per_s = std::numeric_limits<double>::quiet_NaN();
   double train_loss = std::numeric_limits<double>::quiet_NaN();
-  int64_t train_length = 0;  ///< the longest length trained at; 0 if unknown
-  int64_t table_length = 0;  ///< where a learned position table ends; 0: no table
-  bool task = false;         ///< generated problems: accuracy and exact match count
+  int64_t train_length = 0;    ///< the longest length trained at; 0 if unknown
+  bool learned_table = false;  ///< positions come from a table that ends somewhere
+  bool task = false;           ///< generated problems: accuracy and exact match count
 
   std::string protocol;
   std::vector<int64_t> lengths;                ///< of the columns below; NaN: not evaluable at that length

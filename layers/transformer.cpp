@@ -11,9 +11,11 @@ namespace ropewalk {
 ArchitectureConfig resolved(ArchitectureConfig config) {
   ModelConfig& m = config.model;
   if (m.n_kv_heads == 0) m.n_kv_heads = m.n_heads;
+  require(m.n_heads > 0 && m.n_kv_heads > 0, "model.n_heads = {} and model.n_kv_heads = {} must be positive", m.n_heads,
+          m.n_kv_heads);
   if (m.d_head == 0) {
-    require(m.n_heads > 0 && m.d_model % m.n_heads == 0, "model.d_model = {} is not divisible by model.n_heads = {}",
-            m.d_model, m.n_heads);
+    require(m.d_model % m.n_heads == 0, "model.d_model = {} is not divisible by model.n_heads = {}", m.d_model,
+            m.n_heads);
     m.d_head = m.d_model / m.n_heads;
   }
   if (m.d_ff == 0) m.d_ff = 4 * m.d_model;
@@ -67,11 +69,12 @@ Var Transformer::blocks(ForwardPass& pass, Var x) const {
   const auto keep = [&] {
     if (pass.trace.residuals != nullptr) pass.trace.residuals->push_back(x);
   };
+  const Arena::Mark mark = pass.tape.arena().mark();
   for (const Block& block : blocks_) {
     keep();
-    const Arena::Mark mark = pass.tape.arena().mark();
     x = block.forward(pass, *scheme_, x);
-    // Nothing of a block outlives it without a backward pass; a deep model then runs in the memory of one block.
+    // Nothing of a block but its result outlives it without a backward pass, and that takes the place of the result
+    // before; a deep model then runs in the memory of one block.
     if (inference && pass.trace.residuals == nullptr) x = pass.tape.keep_only(mark, x);
   }
   keep();

@@ -79,8 +79,10 @@ Deviation compare(const Hdf5File& file, const std::string& name, const std::map<
   for (const auto& [dataset, result] : results) {
     const double difference = largest_difference(result.values, truths[dataset]);
     const double scale = scales[group_of(dataset)];
-    // A group of zeros has no scale: there the difference counts as it is.
-    const double error = scale > 0.0 ? difference / scale : difference;
+    // A group of zeros has no scale: there the difference counts as it is. One with an infinity has none either, and
+    // infinity over infinity would be no error at all.
+    const bool has_scale = scale > 0.0 && std::isfinite(scale);
+    const double error = has_scale ? difference / scale : difference;
     if (worst.what.empty() || error > worst.error) worst = {dataset, error};
   }
   return worst;

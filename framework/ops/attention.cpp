@@ -20,13 +20,20 @@ void clear(T* x, int64_t n) {
   std::memset(x, 0, static_cast<std::size_t>(n) * sizeof(T));
 }
 
-/// One row in padded form: optionally rotated and scaled. Returns false where it holds a NaN or an infinity.
+/// Operands of smaller magnitude than 2^kSafeExponent can be multiplied and summed up without overflow.
+template <class T>
+inline constexpr int kSafeExponent = std::numeric_limits<T>::max_exponent / 2 - 8;
+
+/// One row in padded form: optionally rotated and scaled. Returns false where it holds a NaN, an infinity or a number
+/// so great that a product of masked elements could become one.
 template <class T>
 bool pack_row(const T* from, int64_t n, int64_t padded, const RotaryTable* rotary, int64_t position, T scale, T* to) {
-  const T zero_if_finite = sum_of<T>(n, [&](auto d, int64_t i) HWY_ATTR {
-    const auto x = hn::LoadU(d, from + i);
-    hn::StoreU(hn::Mul(x, hn::Set(d, scale)), d, to + i);
-    return hn::Mul(x, hn::Zero(d));
+  // What reaches 2^kSafeExponent becomes infinite times this, and infinity times 0 is NaN.
+  const T to_infinity = std::ldexp(T(1), std::numeric_limits<T>::max_exponent - kSafeExponent<T>);
+  const T zero_if_safe = sum_of<T>(n, [&](auto d, int64_t i) HWY_ATTR {
+    const auto x = hn::Mul(hn::LoadU(d, from + i), hn::Set(d, scale));
+    hn::StoreU(x, d, to + i);
+    return hn::Mul(hn::Mul(x, hn::Set(d, to_infinity)), hn::Zero(d));
   });
   for (int64_t i = n; i < padded; ++i) to[i] = 0;
   if (rotary != nullptr) {
@@ -34,7 +41,7 @@ bool pack_row(const T* from, int64_t n, int64_t padded, const RotaryTable* rotar
     rotate_row<T>(to, rotary->cos.template data<T>() + position * half,
                   rotary->sin.template data<T>() + position * half, rotary->dims, rotary->pairing, false);
   }
-  return zero_if_finite == T(0);
+  return zero_if_safe == T(0);
 }
 
 /// to [columns, padded_rows] = from [rows, columns]^T, the columns beyond rows zero.
@@ -61,7 +68,7 @@ struct TileMask {
   int64_t end[64];
   int64_t columns = 0;  ///< columns at and beyond this are hidden from every row
   bool empty = true;
-  bool full = true;     ///< nothing to hide, not even columns that only fill up the last vector
+  bool full = true;    ///< nothing to hide, not even columns that only fill up the last vector
   int64_t global = 0;  ///< leading columns that belong to global tokens
 };
 
@@ -147,14 +154,17 @@ class Head {
     return finite;
   }
 
-  void pack_relative_keys(bool backward) {
-    if (p.relative_keys == nullptr) return;
+  // True where the backward pass may multiply them with zeros.
+  bool pack_relative_keys(bool backward) {
+    if (p.relative_keys == nullptr) return true;
     transpose(p.relative_keys, p.relative_rows(), p.dk, p.dk, w.relative_pad, w.rel_t);
-    if (!backward) return;
+    if (!backward) return true;
+    bool finite = true;
     clear(w.d_rel, p.relative_rows() * w.dk_pad);
     for (int64_t r = 0; r < p.relative_rows(); ++r) {
-      pack_row<T>(p.relative_keys + r * p.dk, p.dk, w.dk_pad, nullptr, 0, T(1), w.rel + r * w.dk_pad);
+      finite &= pack_row<T>(p.relative_keys + r * p.dk, p.dk, w.dk_pad, nullptr, 0, T(1), w.rel + r * w.dk_pad);
     }
+    return finite;
   }
 
   void forward(int64_t b, int64_t h, bool finite_keys) {
@@ -453,10 +463,10 @@ void forward_all(const AttentionProblem<T>& p, const AttentionScratch<T>& w) {
 template <class T>
 void backward_all(const AttentionProblem<T>& p, const AttentionScratch<T>& w) {
   Head<T> head(p, w);
-  head.pack_relative_keys(true);
+  const bool finite_relative_keys = head.pack_relative_keys(true);
   for (int64_t b = 0; b < p.B; ++b) {
     for (int64_t g = 0; g < p.G; ++g) {
-      const bool finite = head.pack_keys(b, g, true);
+      const bool finite = head.pack_keys(b, g, true) && finite_relative_keys;
       clear(w.dk, w.keys_pad * w.dk_pad);
       clear(w.dv, w.keys_pad * w.dv_pad);
       for (int64_t h = g * (p.H / p.G); h < (g + 1) * (p.H / p.G); ++h) head.backward(b, h, finite);

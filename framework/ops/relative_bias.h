@@ -19,5 +19,9 @@ Var bucket_bias(Var table, std::span<const int32_t> bucket_of_offset);
 /// al. 2022).
 /// Backward: damplitude_h -= sum_c dbias ln(1 + rate |o|),  drate_h -= sum_c dbias amplitude |o| / (1 + rate |o|).
 Var kerple_bias(Var amplitude, Var rate, int64_t first_offset, int64_t n);
+/// The same over n = 2 T - 1 offsets around 0, those of T queries on T keys.
+inline Var kerple_bias(Var amplitude, Var rate, int64_t n) {
+  return kerple_bias(amplitude, rate, -(n - 1) / 2, n);
+}
 
 }  // namespace ropewalk

@@ -5,6 +5,8 @@
 #include "framework/ops/row_reductions-inl.h"
 #include "framework/simd-inl.h"
 
+#include <algorithm>
+
 #include "framework/ops/checks.h"
 #include "framework/ops/softmax.h"
 
@@ -28,10 +30,15 @@ void forward(const T* x, int64_t rows, int64_t n, T* y) {
 template <class T>
 void backward(const T* dy, const T* y, int64_t rows, int64_t n, GradientSink<T> dx) {
   for (int64_t r = 0; r < rows; ++r, dy += n, y += n, dx.data += n) {
-    const T dot =
-        sum_of<T>(n, [&](auto d, int64_t i) HWY_ATTR { return hn::Mul(hn::LoadU(d, dy + i), hn::LoadU(d, y + i)); });
+    // As y sums to 1, dy may be measured from any value. From that of the greatest y a row that is nearly one-hot keeps
+    // its digits: there dy and the sum are all but equal.
+    const T from = dy[std::max_element(y, y + n) - y];
+    const T dot = sum_of<T>(n, [&](auto d, int64_t i) HWY_ATTR {
+      return hn::Mul(hn::Sub(hn::LoadU(d, dy + i), hn::Set(d, from)), hn::LoadU(d, y + i));
+    });
     vectorise<T>(n, [&](auto d, int64_t i) HWY_ATTR {
-      const auto v = hn::Mul(hn::LoadU(d, y + i), hn::Sub(hn::LoadU(d, dy + i), hn::Set(d, dot)));
+      const auto relative = hn::Sub(hn::LoadU(d, dy + i), hn::Set(d, from));
+      const auto v = hn::Mul(hn::LoadU(d, y + i), hn::Sub(relative, hn::Set(d, dot)));
       store_or_add(d, dx.accumulate, v, dx.data + i);
     });
   }

@@ -18,8 +18,7 @@ class Kerple : public PositionScheme {
   void prepare(int64_t length) override { length_ = length; }
   void bias(Tape& tape, int64_t block, AttentionOptions& options) const override {
     const auto b = static_cast<std::size_t>(block);
-    options.offset_bias =
-        kerple_bias(tape.parameter(amplitude_[b]), tape.parameter(rate_[b]), 1 - length_, 2 * length_ - 1);
+    options.offset_bias = kerple_bias(tape.parameter(amplitude_[b]), tape.parameter(rate_[b]), 2 * length_ - 1);
   }
 
  private:

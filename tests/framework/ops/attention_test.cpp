@@ -238,7 +238,6 @@ bool same_bits(const Tensor& a, const Tensor& b) {
 }
 
 std::vector<Case> cases() {
-  const AttentionMask causal{};
   const AttentionMask all{.causal = false};
   std::vector<Case> out = {
       {.name = "one_token", .queries = 1, .keys = 1},
@@ -597,14 +596,22 @@ TEST(AttentionTest, AVisibleNanShows) {
   }
 }
 
-TEST(AttentionTest, RelativeKeysOfFutureOffsetsDoNotLeak) {
-  const Case c{.name = "", .queries = 13, .keys = 13, .clip = 3};
-  std::vector<Tensor> in = operands(c);
+TEST(AttentionTest, BiasesAndRelativeKeysOfFutureOffsetsDoNotLeak) {
+  const Case c{.name = "", .queries = 13, .keys = 13, .bias = true, .clip = 3};
+  const std::vector<Tensor> clean = operands(c);
   const Tensor dy = cotangent_of(c);
-  const Gradients expected = run_under(attention_of(c), in, dy);
-  in[3] = copy(in[3]);
-  for (int64_t i = 4 * c.dk; i < 7 * c.dk; ++i) in[3].set(i, kNan);
-  EXPECT_LT(run_error(run_under(attention_of(c), in, dy), expected), 1e-12);
+  const Gradients expected = run_under(attention_of(c), clean, dy);
+  for (const double x : {kNan, kInfinity, 1.7e308}) {
+    std::vector<Tensor> in = clean;
+    in[3] = copy(clean[3]);
+    in[4] = copy(clean[4]);
+    for (int64_t h = 0; h < c.heads; ++h) {
+      for (int64_t offset = 1; offset < 13; ++offset) in[3].set(h * 25 + 12 + offset, x);
+    }
+    EXPECT_LT(run_error(run_under(attention_of(c), in, dy), expected), 1e-12) << "bias " << x;
+    for (int64_t i = 4 * c.dk; i < 7 * c.dk; ++i) in[4].set(i, x);
+    EXPECT_LT(run_error(run_under(attention_of(c), in, dy), expected), 1e-12) << "bias and keys " << x;
+  }
 }
 
 TEST(AttentionTest, AGreatBiasDoesNotOvercomeTheMask) {

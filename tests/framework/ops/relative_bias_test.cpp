@@ -73,6 +73,19 @@ TEST(RelativeBiasTest, KerpleIsALogarithmicPenalty) {
   }
 }
 
+TEST(RelativeBiasTest, KerpleStartsAtTheOffsetGiven) {
+  const std::vector<Tensor> in = kerple_inputs(2);
+  const Function f = [](Tape&, const std::vector<Var>& leaves) { return kerple_bias(leaves[0], leaves[1], -6, 8); };
+  const Tensor bias = run(f, in).value;  // two queries at the end of seven keys
+  for (int64_t h = 0; h < 2; ++h) {
+    for (int64_t c = 0; c < 8; ++c) {
+      const auto distance = static_cast<double>(std::abs(c - 6));
+      EXPECT_NEAR(bias.at(h * 8 + c), -in[0].at(h) * std::log(1 + in[1].at(h) * distance), 1e-14);
+    }
+  }
+  EXPECT_LT(gradient_error(f, in), 1e-9);
+}
+
 TEST(RelativeBiasTest, KerpleAddsUpWhenItsNumbersServeTwice) {
   const Function f = [](Tape&, const std::vector<Var>& in) {
     return add(kerple_bias(in[0], in[1], 5), kerple_bias(in[1], in[0], 5));

@@ -43,6 +43,17 @@ TEST(SoftmaxTest, LargeNumbersDoNotOverflow) {
   }
 }
 
+TEST(SoftmaxTest, TheGradientOfANearlyOneHotRowKeepsItsDigits) {
+  // The rows leave 1e-4 and 1e-6 beside the greatest, whose gradient is a difference of nearly equal numbers.
+  for (const double gap : {9.0, 14.0}) {
+    const Tensor x = random_tensor({4, 23}, DType::f32, 1);
+    for (int64_t r = 0; r < 4; ++r) x.set(r * 23 + 5 * r, 4 + gap);
+    const Gradients got = run(softmax_of, {x});
+    const Gradients expected = run(softmax_of, {cast(x, DType::f64)});
+    EXPECT_LT(relative_error(got.inputs[0], expected.inputs[0]), 3e-6) << gap;
+  }
+}
+
 TEST(SoftmaxTest, ANanTaintsItsRowAndNoOther) {
   for (DType dtype : {DType::f32, DType::f64}) {
     for (int64_t where : {0, 5, 18}) {

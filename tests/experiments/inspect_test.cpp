@@ -1,0 +1,103 @@
+#include "experiments/inspect.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <sstream>
+
+#include "experiments/terminal.h"
+#include "tests/train/storage_testing.h"
+
+namespace ropewalk {
+namespace {
+
+using namespace testing_support;  // NOLINT(google-build-using-namespace)
+
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+void write_log(const std::string& directory, int64_t steps, LogStatus status) {
+  const RunLock lock(directory);
+  RunLog log = RunLog::create(lock, example_schema(), example_header());
+  for (int64_t step = 1; step <= steps; ++step) append_step(log, step);
+  log.finish(status);
+}
+
+TEST(Inspect, ShowsHeaderTrainingEvaluationAndLayers) {
+  const TemporaryDirectory dir;
+  write_log(dir.path(), 50, LogStatus::finished);
+  const std::string text = inspect(dir.path(), {}, {});
+  EXPECT_TRUE(holds(text, "run       run-1\n")) << text;
+  EXPECT_TRUE(holds(text, "schema    ropewalk-log 1\n")) << text;
+  EXPECT_TRUE(holds(text, "status    finished\n")) << text;
+  EXPECT_TRUE(holds(text, "steps     50 (50 rows)\n")) << text;
+  EXPECT_TRUE(holds(text, "training, last 10 of 50 rows\n")) << text;
+  EXPECT_TRUE(holds(text, "\n       41   41.0000")) << text;
+  EXPECT_FALSE(holds(text, "\n       40   40.0000")) << text;
+  EXPECT_TRUE(holds(text, "protocol same_tokens, trained at 64")) << text;
+  EXPECT_TRUE(holds(text, "     step       1x     1.5x       2x\n")) << text;
+  EXPECT_TRUE(holds(text, "\n       50  51.7500  51.7656  51.7812\n")) << text;
+  EXPECT_TRUE(holds(text, "gradient norm by layer and module, step 48\n")) << text;
+  EXPECT_TRUE(holds(text, "\n    2 4.88e+01")) << text;
+  EXPECT_TRUE(holds(text, "token_embedding      4.91e+01\n")) << text;
+  EXPECT_EQ(inspect(dir / "log.h5", {}, {}), text);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(columns(line), 80U) << line;
+}
+
+TEST(Inspect, LayersAtAStepOfChoice) {
+  const TemporaryDirectory dir;
+  write_log(dir.path(), 50, LogStatus::finished);
+  EXPECT_TRUE(holds(inspect(dir.path(), {.step = 12}, {}), "module, step 12\n"));
+  const std::string message = message_of<std::runtime_error>([&] { inspect(dir.path(), {.step = 13}, {}); });
+  EXPECT_TRUE(holds(message, "no layers were logged at step 13; the nearest is 12")) << message;
+}
+
+TEST(Inspect, ARunningLogIsToldFromAKilledOne) {
+  const TemporaryDirectory dir;
+  const int status = in_fork([&]() -> int {
+    const RunLock lock(dir.path());
+    RunLog log = RunLog::create(lock, example_schema(), example_header());
+    for (int64_t step = 1; step <= 20; ++step) append_step(log, step);
+    log.flush();
+    _exit(3);
+  });
+  ASSERT_EQ(WEXITSTATUS(status), 3);
+  EXPECT_TRUE(holds(inspect(dir.path(), {}, {}), "status    killed"));
+  const RunLock lock(dir.path());
+  EXPECT_TRUE(holds(inspect(dir.path(), {}, {}), "status    running\n"));
+}
+
+TEST(Inspect, NamesWhatWasNotFiniteFirst) {
+  const TemporaryDirectory dir;
+  write_log(dir.path(), 5, LogStatus::diverged);
+  write_text(dir / "events.jsonl",
+             "{\"kind\":\"started\",\"step\":0}\nnot json\n"
+             "{\"kind\":\"diverged\",\"step\":4,\"module\":\"blocks.1.ffn\",\"where\":\"gradient\"}\n"
+             "{\"kind\":\"diverged\",\"step\":5,\"module\":\"blocks.0.ffn\",\"where\":\"value\"}\n");
+  EXPECT_TRUE(holds(inspect(dir.path(), {}, {}), "not finite first at step 4 in blocks.1.ffn (gradient)\n"));
+  write_text(dir / "events.jsonl", "{\"kind\":7}\n{\"kind\":\"diverged\",\"step\":\"x\"}\n");
+  EXPECT_FALSE(holds(inspect(dir.path(), {}, {}), "not finite first"));
+}
+
+TEST(Inspect, ALogWithoutRowsIsNoError) {
+  const TemporaryDirectory dir;
+  write_log(dir.path(), 0, LogStatus::interrupted);
+  const std::string text = inspect(dir.path(), {}, {});
+  EXPECT_TRUE(holds(text, "status    interrupted\n")) << text;
+  EXPECT_TRUE(holds(text, "no training rows\n")) << text;
+}
+
+TEST(Inspect, EmptyForeignAndMissingFilesAreSaidToBeSo) {
+  const TemporaryDirectory dir;
+  EXPECT_TRUE(holds(message_of<LogError>([&] { inspect(dir.path(), {}, {}); }), "neither a run's log.h5 nor a sweep"));
+  write_text(dir / "log.h5", "");
+  message_of<LogError>([&] { inspect(dir.path(), {}, {}); });
+  write_text(dir / "log.h5", "this is no HDF5 file, whatever its name says");
+  message_of<LogError>([&] { inspect(dir.path(), {}, {}); });
+  message_of<LogError>([&] { inspect(dir / "missing", {}, {}); });
+}
+
+}  // namespace
+}  // namespace ropewalk

@@ -1,0 +1,103 @@
+#include "experiments/report.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "experiments/svg_plot.h"
+#include "results_fixture.h"
+#include "tests/train/storage_testing.h"
+
+namespace ropewalk {
+namespace {
+
+using namespace testing_support;  // NOLINT(google-build-using-namespace)
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++n;
+  return n;
+}
+
+TEST(Report, HasALineAndABandForEveryVariantWithResults) {
+  std::vector<RunResult> runs;
+  for (const char* variant : {"rope", "alibi", "learned"}) {
+    for (int64_t seed = 1; seed <= 2; ++seed) runs.push_back(finished_run(variant, seed, {2.0, 2.1, 2.2}));
+  }
+  runs.push_back(ended_run("post", 1, "diverged"));
+  const std::string page = report_html({"positions", runs, "[sweep]\nname = positions\n"});
+  EXPECT_EQ(count(page, "<polyline"), 3U);
+  EXPECT_EQ(count(page, "<polygon"), 3U);
+  EXPECT_EQ(count(page, "<svg"), 1U);
+  EXPECT_EQ(count(page, "class=\"mark\""), 1U);
+  EXPECT_EQ(count(page, "<td>post-s1</td>"), 1U);
+  EXPECT_NE(page.find("2 seeds are too few to rank"), std::string::npos);
+  EXPECT_NE(page.find("prefers-color-scheme:dark"), std::string::npos);
+}
+
+TEST(Report, IsSelfContained) {
+  const std::string page = report_html({"x", {finished_run("rope", 1, {2.0, 2.1})}, ""});
+  for (const char* part : {"http:", "https:", "<script", "<link", "src=", "@import", "url("}) {
+    EXPECT_EQ(count(page, part), 0U) << part;
+  }
+  EXPECT_EQ(count(page, "<table>"), count(page, "</table>"));
+}
+
+TEST(Report, NothingFromARunBecomesMarkup) {
+  const std::string evil = "<script>alert('1')</script>&\"";
+  RunResult bad = ended_run(evil, 1, "failed", evil);
+  RunResult good = finished_run(evil + "2", 1, {2.0, 2.1});
+  good.protocol = evil;
+  good.divergence = {};
+  RunResult diverged = ended_run("d", 1, "diverged");
+  diverged.divergence = {{3, evil, evil}};
+  const std::string page = report_html({evil, {bad, good, diverged}, evil});
+  EXPECT_EQ(count(page, "<script"), 0U);
+  EXPECT_EQ(count(page, "alert('"), 0U);
+  EXPECT_GT(count(page, "&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&amp;&quot;"), 5U);
+}
+
+TEST(Report, WorksForASingleRunAndForNoResultsAtAll) {
+  const TemporaryDirectory dir;
+  write_text(dir / "config.ini", "[data]\npath = x\n[train]\ncontext_length = 64\n");
+  const std::vector<std::string> directories = {dir.path()};
+  const std::string empty = report_html(read_report_subject(directories));
+  EXPECT_EQ(count(empty, "<polyline"), 0U);
+  write_text(
+      dir / "summary.json",
+      R"({"status":"finished","final":{"step":9,"eval":{"protocol":"same_tokens","lengths":[64,128],"loss":[1,2]}}})");
+  const std::string page = report_html(read_report_subject(directories));
+  EXPECT_EQ(count(page, "<polyline"), 1U);
+  EXPECT_NE(page.find("context_length = 64"), std::string::npos);
+  EXPECT_THROW(read_report_subject(std::vector<std::string>{dir / "nothing"}), std::runtime_error);
+}
+
+TEST(SvgPlot, GapsAndSinglePointsStayWithinThePicture) {
+  LinePlot plot;
+  plot.series = {
+      {"one", {64}, {3}, {3}, {3}}, {"gap", {64, 96, 128}, {1, NAN, 2}, {}, {}}, {"none", {64}, {NAN}, {}, {}}};
+  plot.x_ticks = {64, 96, 128};
+  plot.marked_x = 64;
+  const std::string svg = svg_plot(plot);
+  EXPECT_EQ(count(svg, "<polyline"), 2U);
+  EXPECT_EQ(count(svg, "<circle"), 3U);
+  EXPECT_EQ(count(svg, "nan"), 0U);
+  EXPECT_EQ(count(svg, "inf"), 0U);
+  EXPECT_EQ(svg_plot({}), "");
+}
+
+TEST(SvgPlot, TheLengthAxisIsLogarithmic) {
+  LinePlot plot;
+  plot.series = {{"a", {64, 128, 256}, {1, 2, 3}, {}, {}}};
+  const std::string svg = svg_plot(plot);
+  const std::size_t at = svg.find("points=\"") + 8;
+  double x[3];
+  double y[3];
+  ASSERT_EQ(std::sscanf(svg.c_str() + at, "%lf,%lf %lf,%lf %lf,%lf", &x[0], &y[0], &x[1], &y[1], &x[2], &y[2]), 6);
+  EXPECT_NEAR(x[1] - x[0], x[2] - x[1], 0.11);
+  EXPECT_GT(y[0], y[1]);
+  EXPECT_GT(y[1], y[2]);
+}
+
+}  // namespace
+}  // namespace ropewalk

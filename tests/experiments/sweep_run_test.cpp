@@ -1,0 +1,215 @@
+#include "experiments/sweep_run.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <sstream>
+
+#include "experiments/command_line.h"
+#include "run_binary.h"
+
+namespace ropewalk {
+namespace {
+
+using namespace testing_support;  // NOLINT(google-build-using-namespace)
+namespace fs = std::filesystem;
+
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+class SweepRun : public ::testing::Test {
+ protected:
+  SweepRun() {
+    write_text(dir_ / "s.ini",
+               "[model]\nn_layers = 2\nd_model = 16\nn_heads = 2\n[data]\nsource = task\nmax_length = 4\n[train]\n"
+               "context_length = 16\nbatch_size = 2\nsteps = 20\ncheckpoint_every = 5\n[eval]\nlengths = 4, 8\n"
+               "every = 0\ntokens = 64\n[sweep]\nseeds = 1..2\n[grid]\nposition.encoding = rope, none\n");
+  }
+
+  Finished sweep(std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"sweep", "s.ini"});
+    return run_binary(dir_.path(), std::move(more));
+  }
+
+  static std::vector<std::string> fields(const std::string& line) {
+    std::vector<std::string> out;
+    std::istringstream rest(line);
+    for (std::string value; std::getline(rest, value, ',');) out.push_back(value);
+    return out;
+  }
+
+  /// id -> status, from runs.csv.
+  std::map<std::string, std::string> statuses() const {
+    std::map<std::string, std::string> out;
+    std::istringstream lines(read_text(dir_ / "runs/s/runs.csv"));
+    std::string line;
+    std::getline(lines, line);
+    const std::vector<std::string> names = fields(line);
+    const auto status = static_cast<std::size_t>(std::find(names.begin(), names.end(), "status") - names.begin());
+    while (std::getline(lines, line)) out[fields(line).at(0)] = fields(line).at(status);
+    return out;
+  }
+
+  std::size_t count(const std::string& run, const std::string& event) const {
+    const std::string events = read_text(dir_ / ("runs/s/" + run + "/events.jsonl"));
+    std::size_t n = 0;
+    const std::string part = "\"kind\":\"" + event + "\"";
+    for (std::size_t at = events.find(part); at != std::string::npos; at = events.find(part, at + 1)) ++n;
+    return n;
+  }
+
+  bool has_checkpoint(const std::string& run) const {
+    std::error_code none_yet;
+    for (const auto& file : fs::directory_iterator(dir_ / ("runs/s/" + run + "/checkpoints"), none_yet)) {
+      if (file.path().extension() == ".safetensors") return true;
+    }
+    return false;
+  }
+
+  /// Waits until a worker has written a checkpoint of this run, and returns its process.
+  pid_t worker_of(const std::string& run) const {
+    const std::string lock = dir_ / ("runs/s/" + run + "/.lock");
+    for (int i = 0; i < 3000; ++i) {
+      int pid = 0;
+      if (has_checkpoint(run) && std::sscanf(read_text(lock).c_str(), "process %d", &pid) == 1 && pid > 0) return pid;
+      usleep(10'000);
+    }
+    ADD_FAILURE() << "no worker for " << run;
+    return -1;
+  }
+
+  using Statuses = std::map<std::string, std::string>;
+  const std::string kLong = "train.steps=1000000";
+  TemporaryDirectory dir_;
+};
+
+TEST_F(SweepRun, TrainsEveryRunComparesAndReports) {
+  const Finished result = sweep();
+  ASSERT_EQ(result.code, kDone) << result.err;
+  EXPECT_EQ(
+      statuses(),
+      (Statuses{{"none-s1", "finished"}, {"none-s2", "finished"}, {"rope-s1", "finished"}, {"rope-s2", "finished"}}));
+  EXPECT_TRUE(holds(result.out, "rope    2/2")) << result.out;
+  EXPECT_TRUE(holds(result.out, "2 seeds are too few to rank")) << result.out;
+  EXPECT_TRUE(holds(result.out, "\nruns/s/report.html\n")) << result.out;
+  EXPECT_TRUE(holds(read_text(dir_ / "runs/s/report.html"), "<polyline"));
+  EXPECT_TRUE(holds(read_text(dir_ / "runs/s/rope-s1/output.txt"), "step 20/20"));
+  EXPECT_FALSE(holds(result.err, "\x1b"));
+  const Finished inspected = run_binary(dir_.path(), {"inspect", "runs/s"});
+  EXPECT_EQ(inspected.out + "\nruns/s/report.html\n", result.out);
+}
+
+TEST_F(SweepRun, FinishedRunsAreNotTrainedAgainAndSeedsMayBeAdded) {
+  ASSERT_EQ(sweep().code, kDone);
+  const auto before = fs::last_write_time(dir_ / "runs/s/rope-s1/log.h5");
+  const Finished again = sweep();
+  EXPECT_EQ(again.code, kDone) << again.err;
+  EXPECT_TRUE(holds(again.err, "4 runs, 4 done before")) << again.err;
+  const Finished more = sweep({"train.seed=1..3"});
+  EXPECT_EQ(more.code, kDone) << more.err;
+  EXPECT_EQ(statuses().size(), 6U);
+  EXPECT_TRUE(holds(more.out, "1. ") || holds(more.out, "nothing has a place of its own")) << more.out;
+  EXPECT_EQ(fs::last_write_time(dir_ / "runs/s/rope-s1/log.h5"), before);
+  EXPECT_EQ(count("rope-s1", "started"), 1U);
+  EXPECT_EQ(count("rope-s1", "resumed"), 0U);
+}
+
+TEST_F(SweepRun, AnotherSweepOfTheSameNameIsRefused) {
+  ASSERT_EQ(sweep().code, kDone);
+  const Finished other = sweep({"optim.lr=0.5"});
+  EXPECT_EQ(other.code, kUsage);
+  EXPECT_TRUE(holds(other.err, "holds a sweep with other values: optim.lr: 0.001 against 0.5")) << other.err;
+  EXPECT_TRUE(holds(other.err, "sweep.name=NAME")) << other.err;
+  const Finished fewer = sweep({"train.seed=1"});
+  EXPECT_EQ(fewer.code, kUsage);
+  EXPECT_TRUE(holds(fewer.err, "rope-s2, none-s2")) << fewer.err;
+  EXPECT_EQ(sweep({"optim.lr=0.5", "sweep.name=other"}).code, kDone);
+  fs::create_directories(dir_ / "full");
+  write_text(dir_ / "full/notes.txt", "mine");
+  EXPECT_TRUE(holds(sweep({"--run", "full"}).err, "is not empty and holds no sweep"));
+}
+
+TEST_F(SweepRun, AWorkerThatDiesIsMarkedFailedAndTheOthersGoOn) {
+  Binary running(dir_.path(), {"sweep", "s.ini", "--jobs", "2", kLong});
+  ::kill(worker_of("rope-s1"), SIGKILL);
+  worker_of("none-s1");  // has taken the place of the dead one
+  EXPECT_EQ(statuses()["rope-s1"], "failed");
+  EXPECT_TRUE(holds(read_text(dir_ / "runs/s/runs.csv"), "killed by signal 9 (Killed)"));
+  ::kill(running.pid(), SIGINT);
+  const Finished result = running.wait();
+  EXPECT_EQ(result.code, 130) << result.err;
+  EXPECT_EQ(
+      statuses(),
+      (Statuses{
+          {"none-s1", "interrupted"}, {"none-s2", "waiting"}, {"rope-s1", "failed"}, {"rope-s2", "interrupted"}}));
+
+  // What the interrupted sweep has done is kept: its runs go on from their checkpoints.
+  for (const char* run : {"rope-s1", "rope-s2", "none-s1"}) {
+    EXPECT_EQ(count(run, "started"), 1U);
+    EXPECT_TRUE(has_checkpoint(run));
+  }
+  Binary again(dir_.path(), {"sweep", "s.ini", "--jobs", "3", kLong});
+  for (const char* run : {"rope-s1", "rope-s2", "none-s1"}) {
+    for (int i = 0; i < 3000 && count(run, "resumed") < 1; ++i) usleep(10'000);
+  }
+  ::kill(again.pid(), SIGTERM);
+  EXPECT_EQ(again.wait().code, 143);
+  EXPECT_EQ(count("rope-s1", "resumed"), 1U);
+  EXPECT_EQ(count("rope-s2", "resumed"), 1U);
+  EXPECT_EQ(count("none-s1", "resumed"), 1U);
+  EXPECT_EQ(count("rope-s1", "started"), 1U);
+}
+
+TEST_F(SweepRun, WorkersDoNotOutliveAKilledSweep) {
+  Binary running(dir_.path(), {"sweep", "s.ini", "--jobs", "1", kLong});
+  worker_of("rope-s1");
+  ::kill(running.pid(), SIGKILL);
+  EXPECT_EQ(running.wait().code, 128 + SIGKILL);
+  for (int i = 0; i < 3000 && run_is_locked(dir_ / "runs/s/rope-s1"); ++i) usleep(10'000);
+  EXPECT_FALSE(run_is_locked(dir_ / "runs/s/rope-s1"));
+  EXPECT_EQ(count("rope-s1", "interrupted"), 1U) << "it wrote its checkpoint first";
+}
+
+TEST_F(SweepRun, ASecondSweepInTheSameDirectoryWaitsItsTurn) {
+  Binary running(dir_.path(), {"sweep", "s.ini", "--jobs", "1", kLong});
+  worker_of("rope-s1");
+  const TemporaryDirectory elsewhere;
+  write_text(elsewhere / "s.ini", read_text(dir_ / "s.ini"));
+  const Finished second = run_binary(elsewhere.path(), {"sweep", "s.ini", kLong, "--run", dir_ / "runs/s"});
+  EXPECT_EQ(second.code, kError);
+  EXPECT_TRUE(holds(second.err, "is in use by process")) << second.err;
+  ::kill(running.pid(), SIGTERM);
+  EXPECT_EQ(running.wait().code, 143);
+}
+
+TEST_F(SweepRun, RunsThatCannotBeDoneFailWithTheirReasonAndAreTriedAgain) {
+  // One variant has problems longer than its context: known only when its data is made.
+  write_text(dir_ / "s.ini", read_text(dir_ / "s.ini") + "[variant big]\ndata.max_length = 400\n");
+  const Finished result = sweep();
+  EXPECT_EQ(result.code, kError) << result.err;
+  EXPECT_EQ(statuses()["big-s1"], "failed");
+  EXPECT_EQ(statuses()["rope-s2"], "finished");
+  EXPECT_TRUE(holds(result.out, "big-s1, big-s2 failed: exit code")) << result.out;
+  const Finished again = sweep();
+  EXPECT_EQ(again.code, kError);
+  EXPECT_TRUE(holds(again.err, "6 runs, 4 done before")) << again.err;
+}
+
+TEST_F(SweepRun, DivergedRunsAreDone) {
+  write_text(dir_ / "s.ini", read_text(dir_ / "s.ini") +
+                                 "[variant wild]\noptim.lr = 1e30\noptim.warmup_steps = 0\noptim.grad_clip = 0\n");
+  const Finished result = sweep();
+  EXPECT_EQ(result.code, kDiverged) << result.err;
+  EXPECT_EQ(statuses()["wild-s1"], "diverged");
+  EXPECT_TRUE(holds(result.out, "wild    0/2")) << result.out;
+  EXPECT_TRUE(holds(result.out, "wild-s1 diverged at step") || holds(result.out, "wild-s1, wild-s2 diverged at step"));
+  const Finished again = sweep();
+  EXPECT_EQ(again.code, kDiverged);
+  EXPECT_TRUE(holds(again.err, "6 runs, 6 done before")) << again.err;
+}
+
+}  // namespace
+}  // namespace ropewalk
