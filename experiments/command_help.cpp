@@ -104,6 +104,21 @@ std::vector<CommandInfo> make_infos() {
       {"verify", "FILE.h5", "check the kernels against a conformance file",
        "Runs every case through the kernels in f64 and f32 and prints the worst error of each kind; exit code 0 only\n"
        "if none failed.\n"},
+      {"bench",
+       "step SIZE [section.key=value ...]",
+       "what a training step costs on this machine",
+       "Trains on random tokens and prints medians: time, tokens/s, GFLOP/s of the matrix products, page faults, "
+       "memory.\n"
+       "SIZE is XS, S, M or L:\n\n"
+       "  XS  d_model 32,  2 layers, 2 heads, context 32,  batch 8,  65 tokens\n"
+       "  S   d_model 64,  4 layers, 4 heads, context 64,  batch 32, 65 tokens\n"
+       "  M   d_model 128, 6 layers, 4 heads, context 128, batch 32, 256 tokens\n"
+       "  L   d_model 384, 6 layers, 6 heads, context 256, batch 16, 256 tokens\n\n"
+       "  ropewalk bench step M position.encoding=rope train.threads=2\n",
+       {{"--json", "", "one JSON object"}, {"--seconds", "N", "measure at least so long; default: 3"}},
+       2,
+       2,
+       true},
       {"recover", "RUN", "make the log of a killed run a clean file",
        "Rewrites log.h5 with all rows that were flushed, so that every HDF5 and netCDF program opens it. Do not use\n"
        "h5clear on such a file: it can destroy the data.\n"},

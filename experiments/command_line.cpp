@@ -19,6 +19,7 @@
 #include "experiments/sweep_plan.h"
 #include "experiments/sweep_run.h"
 #include "experiments/terminal.h"
+#include "train/bench_step.h"
 #include "train/config_error.h"
 #include "train/config_file.h"
 #include "train/config_resolve.h"
@@ -240,6 +241,19 @@ int verify(const Call& call) {
   return report.failed == 0 ? kDone : kError;
 }
 
+int bench(const Call& call) {
+  const std::vector<std::string>& words = call.arguments.files;
+  if (words.front() != "step") {
+    throw UsageError(
+        fmt::format("'ropewalk bench {}': the benchmark of this version is 'step'", printable(words.front())));
+  }
+  const auto seconds = static_cast<double>(whole_number(call.arguments, "--seconds", 3, 0, 86'400));
+  const ResolvedConfig config = bench_config(words.back(), call.overrides());
+  const BenchResult result = bench_step(config, words.back(), 3, 5, seconds);
+  print(call.arguments.has("--json") ? bench_json(result) + "\n" : bench_text(result));
+  return kDone;
+}
+
 int recover(const Call& call) {
   std::error_code ignored;
   const bool is_directory = fs::is_directory(call.file(), ignored);
@@ -263,7 +277,8 @@ struct Command {
 
 constexpr Command kCommands[] = {
     {"train", train},   {"sweep", sweep},         {"eval", eval},     {"probe", probe},   {"describe", describe_model},
-    {"config", config}, {"inspect", inspect_log}, {"report", report}, {"verify", verify}, {"recover", recover}};
+    {"config", config}, {"inspect", inspect_log}, {"report", report}, {"verify", verify}, {"recover", recover},
+    {"bench", bench}};
 
 [[noreturn]] void refuse_command(const std::string& name) {
   std::vector<std::string> names;

@@ -72,7 +72,7 @@ LinePlot length_plot(const Comparison& comparison, const MetricTable& table) {
   plot.title = plot.y_label + " against evaluated length";
   plot.x_label = in_tokens ? "evaluated length" : "evaluated length over that of training";
   plot.marked_x = in_tokens ? static_cast<double>(comparison.train_lengths[0]) : 1;
-  plot.mark_label = "trained at";
+  plot.mark_label = in_tokens ? fmt::format("trained at {}", comparison.train_lengths[0]) : "trained at";
   for (const ComparisonColumn& column : comparison.columns) {
     plot.x_ticks.push_back(in_tokens ? static_cast<double>(column.lengths.front()) : column.multiple);
   }

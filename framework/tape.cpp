@@ -55,7 +55,6 @@ Var Tape::parameter(ParameterSpan span, const Shape& shape) {
   Workspace::Node& entry = node(leaf);
   entry.parameter = span.first;
   entry.parameter_count = span.count;
-  entry.module = (*parameters_)[span.first].name.c_str();
   if (entry.needs_gradient) {
     entry.gradient = parameters_->view(gradients_->flat(), span.first).bytes;
     entry.gradient_written = gradients_->written(span.first);

@@ -213,7 +213,7 @@ void check_train(Checker& k) {
             fmt::format("optim.min_lr = {} exceeds optim.lr = {}", o.min_lr, o.lr));
   k.require(o.warmup_steps <= t.steps, {"optim.warmup_steps", "train.steps"},
             fmt::format("optim.warmup_steps = {} exceeds train.steps = {}", o.warmup_steps, t.steps));
-  k.warn(!k.c.attention.causal, {"attention.causal"},
+  k.warn(!k.c.attention.causal && k.c.probe.inputs != "normal", {"attention.causal"},
          "attention.causal = false lets every position see the token that it has to predict");
 }
 

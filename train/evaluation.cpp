@@ -18,6 +18,7 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr int64_t kRowsAtOnce = 1024;  ///< tokens of a pass
 constexpr int64_t kMostBuckets = 64;
+constexpr int64_t kMostProblems = 1'000'000;  ///< a length; each is listed in memory before it runs
 
 int64_t bucket_width(int64_t longest) {
   return (longest + kMostBuckets - 1) / kMostBuckets;
@@ -81,8 +82,21 @@ int64_t Evaluator::sequence_length(std::size_t length_index) const {
 void Evaluator::check() const {
   std::vector<Job> jobs;
   for (std::size_t i = 0; i < config_.eval.lengths.size(); ++i) {
-    if (!is_task()) text_jobs(i, jobs);
+    if (is_task()) {
+      const int64_t problems = problems_of(i);
+      require(problems <= kMostProblems, "eval.tokens = {} is {} problems of length {}; at most {} are scored a length",
+              config_.eval.tokens, problems, config_.eval.lengths[i], kMostProblems);
+    } else {
+      text_jobs(i, jobs);
+    }
   }
+}
+
+int64_t Evaluator::problems_of(std::size_t length_index) const {
+  Batch one;
+  one.resize(1, sequence_length(length_index));
+  fill_evaluation_batch(*dataset_.task(), config_.eval.lengths[length_index], 0, one);
+  return std::max<int64_t>(1, config_.eval.tokens / std::max<int64_t>(1, one.counted()));
 }
 
 void Evaluator::text_jobs(std::size_t length_index, std::vector<Job>& jobs) const {
@@ -114,10 +128,7 @@ void Evaluator::text_jobs(std::size_t length_index, std::vector<Job>& jobs) cons
 
 void Evaluator::task_jobs(std::size_t length_index, std::vector<Job>& jobs) const {
   const int64_t length = sequence_length(length_index);
-  Batch one;
-  one.resize(1, length);
-  fill_evaluation_batch(*dataset_.task(), config_.eval.lengths[length_index], 0, one);
-  const int64_t problems = std::max<int64_t>(1, config_.eval.tokens / std::max<int64_t>(1, one.counted()));
+  const int64_t problems = problems_of(length_index);
   const int64_t at_once = std::max<int64_t>(1, kRowsAtOnce / length);
   for (int64_t first = 0; first < problems; first += at_once) {
     jobs.push_back({.length_index = length_index,

@@ -35,7 +35,8 @@ class Evaluator {
   Evaluator(const Config& config, const Dataset& dataset, Workers& workers);
   ~Evaluator();
 
-  /// Throws DataError where the held-out text is too short for the windows, or a task has no problems of a length.
+  /// Throws DataError where the held-out text is too short for the windows, or a task has no problems of a length;
+  /// Error where it is to score absurdly many.
   void check() const;
   LengthScores run(Transformer& model);
   const std::vector<int64_t>& lengths() const { return config_.eval.lengths; }
@@ -51,6 +52,7 @@ class Evaluator {
   void task_jobs(std::size_t length_index, std::vector<Job>& jobs) const;
   void run_job(const Transformer& model, Worker& worker, const Job& job, Sums& sums) const;
   int64_t sequence_length(std::size_t length_index) const;
+  int64_t problems_of(std::size_t length_index) const;
   bool is_task() const { return dataset_.task() != nullptr; }
 
   const Config& config_;

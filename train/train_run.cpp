@@ -152,7 +152,7 @@ class Run {
       outcome.signal = outcome.status == LogStatus::interrupted ? SignalGuard::received() : 0;
       files_->log.finish(outcome.status);
     } catch (const LogError& e) {
-      // What was flushed is safe; so will be the parameters, if there is room for them.
+      // No checkpoint of the last steps: it would be ahead of the log, and a run that resumes from it leave a gap there.
       files_->events.append("failed", state_.step, {{"reason", e.what()}});
       fail("the log can no longer be written, training stopped after step {}: {}", state_.step, e.what());
     } catch (const std::exception& e) {
@@ -162,7 +162,8 @@ class Run {
     }
     files_->events.append(to_string(outcome.status), state_.step);
     write_run_summary(files_->directory, config_, setup_.model->parameters().elements(), outcome.status, state_,
-                      evaluator_.lengths(), setup_.dataset->task() != nullptr, divergence_, tokens_per_s_);
+                      evaluator_.lengths(), setup_.dataset->task() != nullptr, divergence_,
+                      static_cast<double>(state_.tokens) / std::max(state_.wall_time, 1e-9));
     return outcome;
   }
 
@@ -191,21 +192,33 @@ class Run {
         require(state_.data_fingerprint == setup_.dataset->fingerprint(),
                 "the data of {} are no longer what the run was trained on ({}); bring them back, or start a new run",
                 directory, setup_.dataset->describe());
+      } else if (const std::string before = directory + "/config.ini"; std::filesystem::exists(before)) {
+        check_same_run(load_config(before, {}).config, directory);
       }
+      write_configuration(directory);
       EventLog events(directory + "/events.jsonl");
       events.append("resumed", state_.step);
       const bool logged = std::filesystem::exists(RunLog::path_in(directory));
       RunLog log = logged ? RunLog::resume(lock, state_.step, schema) : RunLog::create(lock, schema, header(directory));
       files_.emplace(Files{directory, std::move(lock), std::move(events), std::move(log)});
     } else {
-      write_file_durably(directory + "/config.ini", print_config(request_.config, true));
-      const Tokenizer& tokenizer = setup_.dataset->tokenizer();
-      if (tokenizer.kind == Tokenizer::Kind::chars) save_tokenizer(tokenizer, vocabulary_in(directory));
+      write_configuration(directory);
       EventLog events(directory + "/events.jsonl");
       events.append("started", 0);
       RunLog log = RunLog::create(lock, schema, header(directory));
       files_.emplace(Files{directory, std::move(lock), std::move(events), std::move(log)});
     }
+  }
+
+  /// What the run is, where a start that was killed early has not left it already.
+  void write_configuration(const std::string& directory) const {
+    const std::string file = directory + "/config.ini";
+    if (!std::filesystem::exists(file)) write_file_durably(file, print_config(request_.config, true));
+    const Tokenizer& tokenizer = setup_.dataset->tokenizer();
+    const std::string vocabulary = vocabulary_in(directory);
+    if (tokenizer.kind != Tokenizer::Kind::chars || std::filesystem::exists(vocabulary)) return;
+    save_tokenizer(tokenizer, vocabulary + ".tmp");
+    rename_durably(vocabulary + ".tmp", vocabulary);
   }
 
   Config config_of(const Checkpoint& checkpoint) const {
@@ -254,7 +267,6 @@ class Run {
       state_.tokens += result.tokens;
       state_.wall_time += step_time;
       state_.train_loss = result.loss;
-      tokens_per_s_ = static_cast<double>(state_.tokens) / std::max(state_.wall_time, 1e-9);
       if (row || result.divergence) append_train_row(result, step_time);
       if (layers || result.divergence) rows_.layers(files_->log, result);
       if (attention) rows_.attention(files_->log, result);
@@ -346,7 +358,6 @@ class Run {
   std::optional<Files> files_;
   RunState state_;
   std::optional<Divergence> divergence_;
-  double tokens_per_s_ = 0;
 };
 
 }  // namespace

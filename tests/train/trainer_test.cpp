@@ -1,0 +1,380 @@
+#include "train/trainer.h"
+
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <new>
+#include <numeric>
+
+#include "framework/ops/cross_entropy.h"
+#include "optim/norms.h"
+#include "train/log_layout.h"
+#include "training_testing.h"
+
+namespace {
+
+std::atomic<std::size_t> g_allocations{0};
+
+void* counted_allocation(std::size_t size, std::size_t alignment) {
+  ++g_allocations;
+  void* memory = std::aligned_alloc(alignment, (size + alignment) / alignment * alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+// The array and nothrow forms of the standard library call these. Never inline: the compiler would see free() meet the
+// result of new and call it a mistake.
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  return counted_allocation(size, alignof(std::max_align_t));
+}
+[[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t alignment) {
+  return counted_allocation(size, static_cast<std::size_t>(alignment));
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
+
+namespace ropewalk {
+namespace {
+
+using namespace testing_support;  // NOLINT(google-build-using-namespace)
+
+constexpr StepRequest kEverything{.norms = true, .residuals = true, .attention = true};
+
+using TrainerTest = TinyTraining;
+
+/// All that some steps leave, in order.
+struct History {
+  std::vector<double> numbers;
+  std::vector<char> parameters, moments;
+  bool operator==(const History&) const = default;
+};
+
+History history_of(const Config& config, int64_t steps) {
+  Training run(config);
+  History history;
+  const auto keep = [&](std::span<const double> values) {
+    EXPECT_FALSE(values.empty());
+    history.numbers.insert(history.numbers.end(), values.begin(), values.end());
+  };
+  for (int64_t step = 1; step <= steps; ++step) {
+    const StepResult result = run.trainer.step(step, kEverything);
+    EXPECT_FALSE(result.divergence);
+    keep(std::vector<double>{result.loss, result.lr, result.grad_norm});
+    keep(result.squared_gradients);
+    keep(result.squared_values);
+    keep(result.squared_updates);
+    keep(result.residual_squared_gradients);
+    keep(result.residual_mean_squares);
+    keep(result.entropy);
+    keep(result.max_logit);
+  }
+  history.parameters = bytes_of(run.parameters().flat_values());
+  history.moments = bytes_of(run.trainer.optimizer().second_moment());
+  return history;
+}
+
+TEST_F(TrainerTest, ThreadsChangeNoBit) {
+  const std::vector<std::vector<std::string>> cases = {
+      {"train.batch_size=8"},
+      {"train.batch_size=1"},
+      {"train.batch_size=3", "model.dropout=0.2"},
+      {"train.batch_size=13", "train.accumulate=2", "model.dropout=0.1", "position.encoding=t5"},
+      {"train.batch_size=10", "train.dtype=f64", "position.encoding=shaw", "model.tie_embeddings=false"},
+      // Several passes a lane.
+      {"train.batch_size=26", "train.context_length=200", "model.dropout=0.1", "position.encoding=kerple"},
+      {"train.batch_size=9", "data.source=task", "data.task=associative_recall", "data.max_length=6",
+       "train.context_length=40", "eval.lengths=4"}};
+  for (const std::vector<std::string>& overrides : cases) {
+    SCOPED_TRACE(overrides.front());
+    std::vector<History> histories;
+    for (const int threads : {1, 2, 3}) {
+      std::vector<std::string> all = overrides;
+      all.push_back("train.threads=" + std::to_string(threads));
+      histories.push_back(history_of(config(all), 5));
+    }
+    EXPECT_TRUE(histories[1] == histories[0]) << "2 threads";
+    EXPECT_TRUE(histories[2] == histories[0]) << "3 threads";
+  }
+}
+
+TEST_F(TrainerTest, OneSeedIsOneRunAndAnotherSeedAnother) {
+  const std::vector<std::string> dropout = {"model.dropout=0.1"};
+  const History first = history_of(config(dropout), 4);
+  EXPECT_TRUE(history_of(config(dropout), 4) == first);
+  EXPECT_FALSE(history_of(config({"model.dropout=0.1", "train.seed=2"}), 4).parameters == first.parameters);
+  EXPECT_FALSE(history_of(config({"model.dropout=0.2"}), 4).parameters == first.parameters);
+}
+
+TEST_F(TrainerTest, AccumulatedBatchesEqualALargerOne) {
+  const std::vector<std::vector<std::string>> data = {
+      {}, {"data.source=task", "data.task=copy", "data.max_length=6", "eval.lengths=4"}};
+  for (const std::vector<std::string>& source : data) {
+    std::vector<std::string> whole = source, parts = source;
+    whole.insert(whole.end(), {"train.dtype=f64", "train.batch_size=8"});
+    parts.insert(parts.end(), {"train.dtype=f64", "train.batch_size=4", "train.accumulate=2"});
+    Training a(config(whole)), b(config(parts));
+    for (int64_t step = 1; step <= 3; ++step) {
+      const StepResult one = a.trainer.step(step, {}), two = b.trainer.step(step, {});
+      EXPECT_EQ(one.tokens, two.tokens);
+      EXPECT_NEAR(one.loss, two.loss, 1e-12);
+      EXPECT_NEAR(one.grad_norm, two.grad_norm, 1e-12 * one.grad_norm);
+    }
+    const Tensor& x = a.parameters().flat_values();
+    const Tensor& y = b.parameters().flat_values();
+    for (int64_t i = 0; i < x.elements(); ++i) ASSERT_NEAR(x.at(i), y.at(i), 1e-12);
+  }
+}
+
+/// The loss and gradient of one step, one sequence after the other: sums over target tokens, then one division.
+double direct_gradient(Training& run, const Config& config, std::vector<double>& gradient, std::vector<int64_t>& counts) {
+  const int64_t sequences = config.train.batch_size * config.train.accumulate;
+  Batch batch;
+  batch.resize(1, config.train.context_length);
+  Workspace workspace;
+  GradientBuffer buffer(run.parameters());
+  gradient.assign(static_cast<std::size_t>(run.parameters().flat_elements()), 0.0);
+  double loss_sum = 0;
+  run.setup.model->prepare(config.train.context_length);
+  for (int64_t i = 0; i < sequences; ++i) {
+    fill_training_batch(*run.setup.dataset, static_cast<uint64_t>(config.train.seed), 1, i, batch);
+    counts.push_back(batch.counted());
+    buffer.clear();
+    Tape tape(workspace, Mode::train, &run.parameters(), &buffer);
+    ForwardPass pass{.tape = tape, .sequences = 1, .length = config.train.context_length};
+    const Var loss =
+        cross_entropy(run.setup.model->logits(pass, batch.tokens.data()), batch.targets.data(), 1.0);
+    loss_sum += loss.value().at(0);
+    tape.backward(loss);
+    buffer.complete(run.parameters());
+    for (std::size_t j = 0; j < gradient.size(); ++j) gradient[j] += buffer.flat().at(static_cast<int64_t>(j));
+  }
+  const auto targets = static_cast<double>(std::accumulate(counts.begin(), counts.end(), int64_t{0}));
+  for (double& x : gradient) x /= targets;
+  return loss_sum / targets;
+}
+
+TEST_F(TrainerTest, LossAndGradientAreMeansOverTheTargetsOfTheWholeStep) {
+  for (const char* task : {"copy", "associative_recall"}) {
+    const Config c = config({"data.source=task", std::string("data.task=") + task, "data.max_length=7",
+                             "train.context_length=48", "eval.lengths=4", "train.dtype=f64", "train.batch_size=5",
+                             "train.accumulate=2"});
+    Training run(c);
+    std::vector<double> gradient;
+    std::vector<int64_t> counts;
+    const double loss = direct_gradient(run, c, gradient, counts);
+    ASSERT_NE(*std::min_element(counts.begin(), counts.end()), *std::max_element(counts.begin(), counts.end()))
+        << "the sequences must differ in their numbers of targets";
+    const StepResult result = run.trainer.step(1, {});
+    EXPECT_NEAR(result.loss, loss, 1e-12);
+    double whole = 0;
+    for (std::size_t p = 0; p < run.parameters().size(); ++p) {
+      const Parameter& parameter = run.parameters()[static_cast<int32_t>(p)];
+      double square = 0;
+      for (int64_t i = 0; i < parameter.elements(); ++i) {
+        const double x = gradient[static_cast<std::size_t>(parameter.offset + i)];
+        square += x * x;
+      }
+      EXPECT_NEAR(result.squared_gradients[p], square, 1e-11 * square + 1e-25) << parameter.name;
+      whole += square;
+    }
+    EXPECT_NEAR(result.grad_norm, std::sqrt(whole), 1e-11 * std::sqrt(whole));
+  }
+}
+
+TEST_F(TrainerTest, TheGradientNormIsTheOneBeforeClipping) {
+  Training free(config({"optim.grad_clip=0", "optim.eps=1", "optim.weight_decay=0"}));
+  Training clipped(config({"optim.grad_clip=1e-4", "optim.eps=1", "optim.weight_decay=0"}));
+  const StepResult a = free.trainer.step(1, kEverything), b = clipped.trainer.step(1, kEverything);
+  EXPECT_GT(a.grad_norm, 1e-2);
+  EXPECT_EQ(a.grad_norm, b.grad_norm);
+  EXPECT_TRUE(std::equal(a.squared_gradients.begin(), a.squared_gradients.end(), b.squared_gradients.begin()));
+  // With a large epsilon the update is about proportional to the clipped gradient.
+  const auto sum = [](std::span<const double> x) { return std::accumulate(x.begin(), x.end(), 0.0); };
+  EXPECT_GT(sum(b.squared_updates), 0.0);
+  EXPECT_LT(std::sqrt(sum(b.squared_updates)), 0.1 * std::sqrt(sum(a.squared_updates)));
+}
+
+TEST_F(TrainerTest, SquaresOfTheParametersNormsSumToTheSquareOfTheWhole) {
+  Training run(config());
+  for (int64_t step = 1; step <= 3; ++step) {
+    const StepResult result = run.trainer.step(step, {});
+    const double sum = std::accumulate(result.squared_gradients.begin(), result.squared_gradients.end(), 0.0);
+    EXPECT_NEAR(sum, result.grad_norm * result.grad_norm, 1e-12 * sum);
+  }
+}
+
+TEST_F(TrainerTest, NormsOfValuesAndUpdatesAreThoseOfTheStep) {
+  Training run(config({"train.dtype=f64"}));
+  run.trainer.step(1, {});
+  const Tensor before = Tensor::zeros(run.parameters().flat_values().shape, DType::f64);
+  std::memcpy(before.bytes, run.parameters().flat_values().bytes, before.size_bytes());
+  const StepResult result = run.trainer.step(2, {.norms = true});
+  std::vector<double> values(run.parameters().size());
+  squared_norms(run.parameters(), run.parameters().flat_values(), values);
+  for (std::size_t p = 0; p < values.size(); ++p) {
+    const Parameter& parameter = run.parameters()[static_cast<int32_t>(p)];
+    EXPECT_NEAR(result.squared_values[p], values[p], 1e-12 * values[p]) << parameter.name;
+    double update = 0;
+    for (int64_t i = parameter.offset; i < parameter.offset + parameter.elements(); ++i) {
+      const double change = run.parameters().flat_values().at(i) - before.at(i);
+      update += change * change;
+    }
+    EXPECT_NEAR(result.squared_updates[p], update, 1e-11 * update) << parameter.name;
+  }
+  EXPECT_TRUE(run.trainer.step(3, {}).squared_values.empty());
+}
+
+TEST_F(TrainerTest, ATrivialTextIsLearned) {
+  std::string text;
+  for (int i = 0; i < 500; ++i) text += "abcd";
+  write_text(text_path(), text);
+  Training run(config({"train.steps=80", "optim.lr=1e-2", "optim.warmup_steps=5"}));
+  const double first = run.trainer.step(1, {}).loss;
+  EXPECT_NEAR(first, std::log(256.0), 0.5);
+  double last = first;
+  for (int64_t step = 2; step <= 80; ++step) last = run.trainer.step(step, {}).loss;
+  EXPECT_LT(last, 0.2);
+}
+
+TEST_F(TrainerTest, SteadyStepsAllocateNothing) {
+  const std::vector<std::vector<std::string>> cases = {
+      {"model.dropout=0.1"},
+      {"train.threads=2", "train.batch_size=11", "train.accumulate=2", "position.encoding=t5"},
+      {"train.context_length=200", "train.batch_size=30", "model.norm_placement=sandwich", "model.norm=rmsnorm",
+       "model.activation=swiglu", "model.qk_norm=true"},
+      {"data.source=task", "data.task=addition", "data.max_length=4", "eval.lengths=4", "position.encoding=shaw"}};
+  for (const std::vector<std::string>& overrides : cases) {
+    SCOPED_TRACE(overrides.front());
+    const Config c = config(overrides);
+    Training run(c);
+    const LogLayout layout = make_log_layout(run.parameters(), c.model.n_layers);
+    std::vector<float> layers(layout.cells()), stem(layout.stem_kinds.size());
+    const auto step = [&](int64_t number) {
+      const StepResult result = run.trainer.step(number, kEverything);
+      layer_norms(layout, result.squared_gradients, layers);
+      stem_norms(layout, result.squared_gradients, stem);
+      return result.loss;
+    };
+    step(1);
+    step(2);
+    // Which thread carries how much varies, so with several each must have met the largest piece once.
+    if (c.train.threads > 1) {
+      for (int64_t number = 3; number <= 12; ++number) step(number);
+    }
+    const std::size_t held = run.trainer.arena_bytes();
+    EXPECT_GT(held, 0U);
+    const std::size_t before = g_allocations;
+    double loss = 0;
+    for (int64_t number = 13; number <= 20; ++number) loss += step(number);
+    EXPECT_EQ(g_allocations - before, 0U);
+    EXPECT_EQ(run.trainer.arena_bytes(), held);
+    EXPECT_TRUE(std::isfinite(loss));
+  }
+}
+
+TEST_F(TrainerTest, TheFirstModuleWithANaNIsNamedAndNothingIsUpdated) {
+  Training run(config());
+  run.trainer.step(1, {});
+  run.parameter("blocks.1.ffn.up.weight").set(3, std::numeric_limits<double>::quiet_NaN());
+  const std::vector<char> values = bytes_of(run.parameters().flat_values()),
+                          first = bytes_of(run.trainer.optimizer().first_moment()),
+                          second = bytes_of(run.trainer.optimizer().second_moment());
+  for (int64_t step = 2; step <= 3; ++step) {
+    const StepResult result = run.trainer.step(step, kEverything);
+    ASSERT_TRUE(result.divergence);
+    EXPECT_EQ(result.divergence->module, "blocks.1.ffn");
+    EXPECT_FALSE(result.divergence->in_gradient);
+    EXPECT_EQ(result.divergence->step, step);
+    EXPECT_TRUE(std::isnan(result.loss));
+    EXPECT_TRUE(result.squared_values.empty());
+  }
+  EXPECT_TRUE(bytes_of(run.parameters().flat_values()) == values);
+  EXPECT_TRUE(bytes_of(run.trainer.optimizer().first_moment()) == first);
+  EXPECT_TRUE(bytes_of(run.trainer.optimizer().second_moment()) == second);
+}
+
+TEST_F(TrainerTest, EachPlaceOfANaNIsNamed) {
+  const std::vector<std::pair<std::string, std::string>> places = {
+      {"token_embedding.weight", "token_embedding"},
+      {"blocks.0.attention.value.weight", "blocks.0.attention"},
+      {"blocks.0.ffn.down.bias", "blocks.0.ffn"},
+      {"blocks.1.attention.output.bias", "blocks.1.attention"},
+      {"final_norm.weight", "final_norm"},
+      {"lm_head.weight", "lm_head"}};
+  for (const auto& [parameter, module] : places) {
+    Training run(config({"model.tie_embeddings=false", "train.threads=2"}));
+    fill(run.parameter(parameter), std::numeric_limits<double>::infinity());
+    const StepResult result = run.trainer.step(1, {});
+    ASSERT_TRUE(result.divergence) << parameter;
+    EXPECT_EQ(result.divergence->module, module) << parameter;
+    EXPECT_FALSE(result.divergence->in_gradient) << parameter;
+  }
+}
+
+TEST_F(TrainerTest, AnInfinityOfTheBackwardPassAloneIsFound) {
+  // All of the residual stream is zero, so each norm multiplies its gradient by 1 / sqrt(eps).
+  Training run(config({"model.tie_embeddings=false", "model.norm_eps=2e-38", "position.encoding=none"}));
+  fill(run.parameter("token_embedding.weight"), 0.0);
+  const StepResult result = run.trainer.step(1, {});
+  EXPECT_TRUE(std::isfinite(result.loss));
+  EXPECT_FALSE(std::isfinite(result.grad_norm));
+  ASSERT_TRUE(result.divergence);
+  EXPECT_TRUE(result.divergence->in_gradient);
+  EXPECT_TRUE(result.divergence->module.starts_with("blocks.")) << result.divergence->module;
+}
+
+TEST_F(TrainerTest, UniformAttentionHasTheEntropyOfItsKeys) {
+  const Config c = config({"position.encoding=none", "train.batch_size=5"});
+  Training run(c);
+  for (const Parameter& parameter : run.parameters().all()) {
+    if (parameter.name.find("attention.query") == std::string::npos) continue;
+    fill(run.parameter(parameter.name), 0.0);
+  }
+  const StepResult result = run.trainer.step(1, kEverything);
+  double mean = 0;
+  for (int64_t i = 1; i <= c.train.context_length; ++i) mean += std::log(static_cast<double>(i));
+  mean /= static_cast<double>(c.train.context_length);
+  ASSERT_EQ(result.entropy.size(), 4U);
+  for (const double entropy : result.entropy) EXPECT_NEAR(entropy, mean, 1e-5);
+  for (const double logit : result.max_logit) EXPECT_EQ(logit, 0.0);
+}
+
+TEST_F(TrainerTest, TheResidualStreamIsMeasuredWhereItEntersTheBlocks) {
+  const Config c = config({"position.encoding=none", "train.batch_size=5", "train.dtype=f64"});
+  Training run(c);
+  Batch batch;
+  batch.resize(5, 16);
+  fill_training_batch(*run.setup.dataset, 1, 1, 0, batch);
+  const Tensor table = run.parameter("token_embedding.weight");
+  double squares = 0;
+  for (const int32_t token : batch.tokens) {
+    for (int64_t j = 0; j < 16; ++j) squares += table.at(token * 16 + j) * table.at(token * 16 + j);
+  }
+  const StepResult result = run.trainer.step(1, kEverything);
+  ASSERT_EQ(result.residual_mean_squares.size(), 3U);
+  EXPECT_NEAR(result.residual_mean_squares[0], squares / (5 * 16 * 16), 1e-12);
+  for (const double x : result.residual_squared_gradients) EXPECT_GT(x, 0.0);
+}
+
+TEST(MicroBatch, IsOneSequenceAtLeastAndTheLaneAtMost) {
+  EXPECT_EQ(micro_batch_of(4, 64), 4);
+  EXPECT_EQ(micro_batch_of(64, 64), 8);
+  EXPECT_EQ(micro_batch_of(64, 1 << 20), 1);
+  EXPECT_EQ(micro_batch_of(0, 16), 1);
+}
+
+}  // namespace
+}  // namespace ropewalk
