@@ -11,6 +11,7 @@
 #include "data/random.h"
 #include "framework/error.h"
 #include "framework/random.h"
+#include "train/config_error.h"
 #include "train/flops.h"
 #include "train/memory.h"
 #include "train/run_setup.h"
@@ -80,7 +81,7 @@ ResolvedConfig bench_config(const std::string& size, const std::vector<std::stri
     keys.insert(keys.end(), overrides.begin(), overrides.end());
     return load_config("", keys, Purpose::probe);
   }
-  fail("bench: no size {}; the sizes are XS, S, M and L", size);
+  throw ConfigError({"bench: no size " + size + "; the sizes are XS, S, M and L"});
 }
 
 BenchResult bench_step(const ResolvedConfig& resolved_config, const std::string& name, int64_t warmup, int64_t steps,

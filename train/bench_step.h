@@ -22,7 +22,7 @@ struct BenchResult {
   double peak_rss_bytes = 0;  ///< of the process
 };
 
-/// The sizes that models are compared at: XS, S, M or L. Throws Error for another name.
+/// The sizes that models are compared at: XS, S, M or L. Throws ConfigError for another name.
 ///   XS  d_model 32,  2 layers, 2 heads, context 32,  batch 8,  65 tokens        S  64, 4, 4, 64, 32, 65
 ///   M   d_model 128, 6 layers, 4 heads, context 128, batch 32, 256 tokens       L  384, 6, 6, 256, 16, 256
 ResolvedConfig bench_config(const std::string& size, const std::vector<std::string>& overrides);

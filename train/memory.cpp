@@ -23,6 +23,16 @@ double values_per_layer(const ModelConfig& m) {
   return 6 * d + qkv * (m.qk_norm ? 2 : 1) + heads + ff;
 }
 
+/// Numbers a token leaves on the tape of a training pass.
+double values_per_token(const Config& config, int64_t vocab_size) {
+  return static_cast<double>(config.model.n_layers) * values_per_layer(config.model) +
+         2 * static_cast<double>(vocab_size);
+}
+
+double bytes_a_number(const Config& config) {
+  return config.train.dtype == "f64" ? 8 : 4;
+}
+
 double machine_bytes() {
   return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
 }
@@ -43,22 +53,28 @@ double count_parameters(const ArchitectureConfig& config) {
 }
 
 MemoryEstimate estimate_memory(const Config& config, double parameters, int64_t vocab_size, int64_t longest) {
-  const double size = config.train.dtype == "f64" ? 8 : 4;
+  const double size = bytes_a_number(config);
   const auto workers = static_cast<double>(config.train.threads);
-  const auto layers = static_cast<double>(config.model.n_layers);
   const double sequences = static_cast<double>(config.train.batch_size) * static_cast<double>(config.train.accumulate);
   const auto context = static_cast<double>(config.train.context_length);
   const auto lane = static_cast<int64_t>(std::min(sequences / Trainer::kLanes + 1, 1e9));
   const double rows = static_cast<double>(micro_batch_of(lane, config.train.context_length)) * context;
   const double logits = 2 * static_cast<double>(vocab_size);
-  const double per_token = layers * values_per_layer(config.model) + logits;
   MemoryEstimate out;
   out.parameters = parameters * size * (4 + workers);
-  out.activations = workers * rows * per_token * size * 2;
+  out.activations = workers * rows * values_per_token(config, vocab_size) * size * 2;
   out.batch = sequences * context * 8;
   out.evaluation = workers * std::max(static_cast<double>(longest), 1024.0) *
                    (values_per_layer(config.model) + logits + static_cast<double>(config.model.d_model)) * size;
   return out;
+}
+
+MemoryEstimate estimate_probe_memory(const Config& config, double parameters, int64_t vocab_size) {
+  const double size = bytes_a_number(config);
+  const double rows = static_cast<double>(config.train.batch_size) * static_cast<double>(config.train.context_length);
+  return {.parameters = parameters * size * 2,
+          .activations = rows * values_per_token(config, vocab_size) * size * 2,
+          .batch = rows * (8 + static_cast<double>(config.model.d_model) * size)};
 }
 
 void require_memory(const MemoryEstimate& e) {

@@ -19,6 +19,9 @@ struct MemoryEstimate {
 /// For a model of `parameters` elements over `vocab_size` tokens; `longest` is the longest sequence evaluated.
 MemoryEstimate estimate_memory(const Config& config, double parameters, int64_t vocab_size, int64_t longest);
 
+/// For gradient norms at initialization, where the whole batch goes through one tape.
+MemoryEstimate estimate_probe_memory(const Config& config, double parameters, int64_t vocab_size);
+
 /// Throws Error with the bytes wanted and those the machine has, before anything is allocated.
 void require_memory(const MemoryEstimate& estimate);
 

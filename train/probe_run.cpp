@@ -73,8 +73,7 @@ ProbeResult probe_run(const ResolvedConfig& resolved_config, const std::string& 
   require(config.model.vocab_size > 0,
           "model.vocab_size must be given with probe.inputs = normal: the number of classes");
   const ArchitectureConfig architecture = architecture_of(config);
-  require_memory(
-      estimate_memory(config, count_parameters(architecture), config.model.vocab_size, config.train.context_length));
+  require_memory(estimate_probe_memory(config, count_parameters(architecture), config.model.vocab_size));
   Transformer model(architecture, dtype_of(config.train));
   model.allocate();
   model.prepare(config.train.context_length);

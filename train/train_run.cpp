@@ -1,5 +1,6 @@
 #include "train/train_run.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>

@@ -104,8 +104,8 @@ TEST_F(EvaluationTest, LossIsTheMeanCrossEntropyOfTheProtocolsTokens) {
         for (int64_t p = window.first_scored; p < window.length; ++p) {
           const double loss = cross_entropy_of(std::span(logits).subspan(static_cast<std::size_t>(p) * 256, 256),
                                                held_out.at(window.start + p + 1));
-          const auto bucket = static_cast<std::size_t>(
-              std::upper_bound(buckets.begin(), buckets.end(), p) - buckets.begin() - 1);
+          const auto bucket =
+              static_cast<std::size_t>(std::upper_bound(buckets.begin(), buckets.end(), p) - buckets.begin() - 1);
           all.sum += loss;
           ++all.count;
           by_bucket[bucket].sum += loss;
@@ -215,15 +215,16 @@ TEST_F(EvaluationTest, AModelThatAlwaysEndsIsRightOnceAnAnswer) {
 }
 
 TEST_F(EvaluationTest, HeldOutTextTooShortForTheWindowsIsRefused) {
-  const std::string message =
-      message_of<DataError>([&] { set_up(config({"eval.lengths=16,1000", "train.context_length=16"})); });
+  const std::string message = message_of<DataError>([&] {
+    set_up(config({"eval.lengths=16,1000", "train.context_length=16"}));
+  });
   EXPECT_NE(message.find("1000"), std::string::npos) << message;
 }
 
 TEST_F(EvaluationTest, AbsurdlyManyProblemsAreRefusedBeforeTheyAreListed) {
   const std::string message = message_of<std::runtime_error>([&] {
-    set_up(config({"data.source=task", "data.task=copy", "data.max_length=6", "eval.lengths=4",
-                   "eval.tokens=1000000000000"}));
+    set_up(config(
+        {"data.source=task", "data.task=copy", "data.max_length=6", "eval.lengths=4", "eval.tokens=1000000000000"}));
   });
   EXPECT_NE(message.find("eval.tokens = 1000000000000"), std::string::npos) << message;
 }

@@ -44,14 +44,13 @@ class TrainRun : public TinyTraining {
 using Steps = std::vector<int64_t>;
 
 TEST_F(TrainRun, LeavesAllFilesAndTheRowsThatWereAskedFor) {
-  const TrainOutcome outcome = train_run(
-      request({"log.every=3", "log.layers_every=4", "log.attention_every=7", "eval.every=8", "train.steps=17",
-               "train.checkpoint_every=5"}));
+  const TrainOutcome outcome = train_run(request({"log.every=3", "log.layers_every=4", "log.attention_every=7",
+                                                  "eval.every=8", "train.steps=17", "train.checkpoint_every=5"}));
   EXPECT_EQ(outcome.status, LogStatus::finished);
   EXPECT_EQ(outcome.signal, 0);
   EXPECT_EQ(outcome.directory, run_path());
-  EXPECT_EQ(files(run_path()), (std::vector<std::string>{".lock", "checkpoints", "config.ini", "events.jsonl",
-                                                         "log.h5", "summary.json"}));
+  EXPECT_EQ(files(run_path()),
+            (std::vector<std::string>{".lock", "checkpoints", "config.ini", "events.jsonl", "log.h5", "summary.json"}));
   EXPECT_EQ(files(run_path() + "/checkpoints"),
             (std::vector<std::string>{"step-000000000015.safetensors", "step-000000000017.safetensors"}));
   EXPECT_FALSE(run_is_locked(run_path()));
@@ -71,8 +70,8 @@ TEST_F(TrainRun, LeavesAllFilesAndTheRowsThatWereAskedFor) {
   EXPECT_EQ(log.tables.attention.step, (Steps{1, 7, 14, 17}));
   EXPECT_EQ(log.tables.eval.step, (Steps{8, 16, 17}));
   EXPECT_EQ(log.tables.train.tokens.back(), 17 * 8 * 16);
-  EXPECT_EQ(events(), (std::vector<std::string>{"started", "checkpoint", "checkpoint", "checkpoint", "checkpoint",
-                                                "finished"}));
+  EXPECT_EQ(events(),
+            (std::vector<std::string>{"started", "checkpoint", "checkpoint", "checkpoint", "checkpoint", "finished"}));
 }
 
 TEST_F(TrainRun, LoggedNormsBelongTogether) {
@@ -190,8 +189,8 @@ TEST_F(TrainRun, ADivergedRunStopsAndSaysWhere) {
 }
 
 TEST_F(TrainRun, OnRequestItGoesOnAfterDivergence) {
-  const TrainOutcome outcome = train_run(request({"optim.lr=1e30", "optim.warmup_steps=0", "optim.grad_clip=0",
-                                                  "train.on_divergence=continue", "train.steps=8"}));
+  const TrainOutcome outcome = train_run(request(
+      {"optim.lr=1e30", "optim.warmup_steps=0", "optim.grad_clip=0", "train.on_divergence=continue", "train.steps=8"}));
   EXPECT_EQ(outcome.status, LogStatus::finished);
   EXPECT_EQ(tables().train.step.back(), 8);
   EXPECT_LT(summary().at("diverged").at("step"), 6);
@@ -211,8 +210,9 @@ TEST_F(TrainRun, WhatCannotStartSaysWhyAndLeavesNothing) {
   refused({"data.path=" + run_path("broken.txt"), "data.tokenizer=chars"}, "broken.txt");
   refused({"data.source=task", "data.task=copy", "data.max_length=20"}, "20");
 
-  const std::string size = message_of<std::runtime_error>(
-      [&] { train_run(request({"data.source=task", "data.max_length=5", "model.vocab_size=7"})); });
+  const std::string size = message_of<std::runtime_error>([&] {
+    train_run(request({"data.source=task", "data.max_length=5", "model.vocab_size=7"}));
+  });
   EXPECT_NE(size.find("model.vocab_size = 7"), std::string::npos) << size;
   EXPECT_FALSE(fs::exists(run_path()));
 }
@@ -246,7 +246,7 @@ TEST_F(TrainRun, ARunIsNotOverwritten) {
 TEST_F(TrainRun, AnUnnamedRunGetsADirectoryOfItsOwn) {
   const fs::path before = fs::current_path();
   fs::current_path(directory_.path());
-  TrainRequest unnamed = request({"train.steps=1"});
+  TrainRequest unnamed = request({"train.steps=2"});
   unnamed.directory = "";
   unnamed.name = "tiny";
   const std::string first = train_run(unnamed).directory, second = train_run(unnamed).directory;
@@ -256,55 +256,81 @@ TEST_F(TrainRun, AnUnnamedRunGetsADirectoryOfItsOwn) {
   EXPECT_TRUE(fs::exists(directory_ / (first + "/summary.json")));
 }
 
-TEST_F(TrainRun, AFullDiskEndsARunWithWhatWasWritten) {
-  const std::vector<std::string> overrides = {"train.steps=400", "train.checkpoint_every=20", "eval.every=20",
-                                              "log.layers_every=1", "log.attention_every=1"};
-  const LogTables whole = [&] {
-    train_run(request(overrides, "whole"));
-    return tables("whole");
-  }();
-  const auto checkpoint = fs::file_size(checkpoint_path(run_path("whole/checkpoints"), 400));
-  int ended_by_the_log = 0, ended_by_a_checkpoint = 0;
-  for (const std::size_t limit : {checkpoint / 2, checkpoint * 3 / 2, checkpoint * 2, checkpoint * 3}) {
-    const std::string name = "limit" + std::to_string(limit);
-    int pipe_ends[2];
-    ASSERT_EQ(pipe(pipe_ends), 0);
-    const pid_t pid = start_child([&] {
-      const rlimit size = {limit, limit};
-      setrlimit(RLIMIT_FSIZE, &size);
-      std::string message;
-      try {
-        train_run(request(overrides, name));
-      } catch (const std::exception& error) {
-        message = error.what();
-      }
-      return write(pipe_ends[1], message.data(), message.size()) == static_cast<ssize_t>(message.size()) ? 0 : 1;
-    });
-    close(pipe_ends[1]);
-    std::string message(4096, '\0');
-    message.resize(static_cast<std::size_t>(std::max<ssize_t>(0, read(pipe_ends[0], message.data(), message.size()))));
-    close(pipe_ends[0]);
-    const int status = wait_for(pid);
-    ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "limit " << limit << ": " << status;
-    if (message.empty()) continue;  // there was room for all of it
-    EXPECT_NE(message.find(run_path(name)), std::string::npos) << message;
-    ended_by_the_log += message.find("log.h5") != std::string::npos;
-    ended_by_a_checkpoint += message.find(".safetensors") != std::string::npos;
+/// The message with which a run ends that may write no file beyond `limit` bytes; empty if it came to its end.
+std::string message_under_limit(const TrainRequest& request, std::size_t limit) {
+  int ends[2];
+  if (pipe(ends) != 0) throw std::runtime_error("no pipe");
+  const pid_t pid = start_child([&] {
+    const rlimit size = {limit, limit};
+    setrlimit(RLIMIT_FSIZE, &size);
+    std::string message;
+    try {
+      train_run(request);
+    } catch (const std::exception& error) {
+      message = error.what();
+    }
+    return write(ends[1], message.data(), message.size()) == static_cast<ssize_t>(message.size()) ? 0 : 1;
+  });
+  close(ends[1]);
+  std::string message(4096, '\0');
+  message.resize(static_cast<std::size_t>(std::max<ssize_t>(0, read(ends[0], message.data(), message.size()))));
+  close(ends[0]);
+  const int status = wait_for(pid);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "limit " << limit << ": wait status " << status;
+  return message;
+}
 
+TEST_F(TrainRun, AFullDiskEndsARunWithWhatWasWritten) {
+  // The first evaluation comes after checkpoints and makes the log grow.
+  const std::vector<std::string> overrides = {"train.steps=60", "train.checkpoint_every=10", "eval.every=45",
+                                              "log.layers_every=1"};
+  train_run(request(overrides, "whole"));
+  const LogTables whole = tables("whole");
+  bool after_a_checkpoint = false;
+  std::size_t too_small = 1 << 15, enough = 1 << 21;
+  for (int attempt = 0; attempt < 12 && !after_a_checkpoint; ++attempt) {
+    const std::size_t limit = attempt == 0 ? too_small : (too_small + enough) / 2;
+    const std::string name = "limit" + std::to_string(limit);
+    const std::string message = message_under_limit(request(overrides, name), limit);
+    if (message.empty()) {
+      enough = limit;
+      continue;
+    }
+    too_small = limit;
+    EXPECT_NE(message.find(run_path(name)), std::string::npos) << message;
+    EXPECT_NE(message.find("File too large"), std::string::npos) << message;
     const LatestCheckpoint latest = latest_checkpoint(run_path(name) + "/checkpoints");
     EXPECT_TRUE(latest.warnings.empty());
-    if (!fs::exists(run_path(name) + "/log.h5")) continue;
-    recover_log(run_path(name) + "/log.h5");
-    expect_rows_of(tables(name), whole, latest.checkpoint ? latest.checkpoint->step : 0);
-
+    after_a_checkpoint = latest.checkpoint.has_value();
+    if (fs::exists(run_path(name) + "/log.h5")) {
+      recover_log(run_path(name) + "/log.h5");
+      expect_rows_of(tables(name), whole, latest.checkpoint ? latest.checkpoint->step : 0);
+    }
     // With room again it ends as if nothing had been.
     TrainRequest again = request(overrides, name);
     again.resume = true;
     EXPECT_EQ(train_run(again).status, LogStatus::finished);
-    expect_rows_of(tables(name), whole, 400);
+    expect_rows_of(tables(name), whole, 60);
   }
-  EXPECT_GT(ended_by_the_log, 0);
-  EXPECT_GT(ended_by_a_checkpoint, 0);
+  EXPECT_TRUE(after_a_checkpoint);
+}
+
+TEST_F(TrainRun, ACheckpointWithoutRoomLeavesTheOneBefore) {
+  const std::vector<std::string> overrides = {"model.d_model=64", "train.checkpoint_every=10"};
+  train_run(request(overrides, "whole"));
+  const std::size_t size = fs::file_size(checkpoint_path(run_path("whole/checkpoints"), 20));
+  TrainRequest first =
+      request({"model.d_model=64", "train.checkpoint_every=10", "train.steps=10", "optim.schedule=constant"});
+  train_run(first);
+  TrainRequest more = request({"model.d_model=64", "train.checkpoint_every=10", "optim.schedule=constant"});
+  more.resume = true;
+  const std::string message = message_under_limit(more, size - 1);
+  EXPECT_NE(message.find("step-000000000020.safetensors"), std::string::npos) << message;
+  EXPECT_EQ(files(run_path("run/checkpoints")), std::vector<std::string>{"step-000000000010.safetensors"});
+  EXPECT_EQ(read_log(run_path() + "/log.h5").status, std::vector<LogStatus>{LogStatus::failed});
+  EXPECT_EQ(tables().train.step.size(), 20U);
+  EXPECT_EQ(events().back(), "failed");
+  EXPECT_EQ(train_run(more).status, LogStatus::finished);
 }
 
 TEST(Signals, TheFirstIsNotedAndTheSecondLeavesAtOnce) {

@@ -139,7 +139,8 @@ TEST_F(TrainerTest, AccumulatedBatchesEqualALargerOne) {
 }
 
 /// The loss and gradient of one step, one sequence after the other: sums over target tokens, then one division.
-double direct_gradient(Training& run, const Config& config, std::vector<double>& gradient, std::vector<int64_t>& counts) {
+double direct_gradient(Training& run, const Config& config, std::vector<double>& gradient,
+                       std::vector<int64_t>& counts) {
   const int64_t sequences = config.train.batch_size * config.train.accumulate;
   Batch batch;
   batch.resize(1, config.train.context_length);
@@ -154,8 +155,7 @@ double direct_gradient(Training& run, const Config& config, std::vector<double>&
     buffer.clear();
     Tape tape(workspace, Mode::train, &run.parameters(), &buffer);
     ForwardPass pass{.tape = tape, .sequences = 1, .length = config.train.context_length};
-    const Var loss =
-        cross_entropy(run.setup.model->logits(pass, batch.tokens.data()), batch.targets.data(), 1.0);
+    const Var loss = cross_entropy(run.setup.model->logits(pass, batch.tokens.data()), batch.targets.data(), 1.0);
     loss_sum += loss.value().at(0);
     tape.backward(loss);
     buffer.complete(run.parameters());
@@ -168,9 +168,9 @@ double direct_gradient(Training& run, const Config& config, std::vector<double>&
 
 TEST_F(TrainerTest, LossAndGradientAreMeansOverTheTargetsOfTheWholeStep) {
   for (const char* task : {"copy", "associative_recall"}) {
-    const Config c = config({"data.source=task", std::string("data.task=") + task, "data.max_length=7",
-                             "train.context_length=48", "eval.lengths=4", "train.dtype=f64", "train.batch_size=5",
-                             "train.accumulate=2"});
+    const Config c =
+        config({"data.source=task", std::string("data.task=") + task, "data.max_length=7", "train.context_length=48",
+                "eval.lengths=4", "train.dtype=f64", "train.batch_size=5", "train.accumulate=2"});
     Training run(c);
     std::vector<double> gradient;
     std::vector<int64_t> counts;
@@ -308,12 +308,9 @@ TEST_F(TrainerTest, TheFirstModuleWithANaNIsNamedAndNothingIsUpdated) {
 
 TEST_F(TrainerTest, EachPlaceOfANaNIsNamed) {
   const std::vector<std::pair<std::string, std::string>> places = {
-      {"token_embedding.weight", "token_embedding"},
-      {"blocks.0.attention.value.weight", "blocks.0.attention"},
-      {"blocks.0.ffn.down.bias", "blocks.0.ffn"},
-      {"blocks.1.attention.output.bias", "blocks.1.attention"},
-      {"final_norm.weight", "final_norm"},
-      {"lm_head.weight", "lm_head"}};
+      {"token_embedding.weight", "token_embedding"}, {"blocks.0.attention.value.weight", "blocks.0.attention"},
+      {"blocks.0.ffn.down.bias", "blocks.0.ffn"},    {"blocks.1.attention.output.bias", "blocks.1.attention"},
+      {"final_norm.weight", "final_norm"},           {"lm_head.weight", "lm_head"}};
   for (const auto& [parameter, module] : places) {
     Training run(config({"model.tie_embeddings=false", "train.threads=2"}));
     fill(run.parameter(parameter), std::numeric_limits<double>::infinity());

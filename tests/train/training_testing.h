@@ -36,10 +36,10 @@ class TinyTraining : public ::testing::Test {
   std::string run_path(const std::string& name = "run") const { return directory_ / name; }
 
   ResolvedConfig resolved(const std::vector<std::string>& overrides = {}) const {
-    std::vector<std::string> all = {"model.n_layers=2",        "model.d_model=16",   "model.n_heads=2",
-                                    "train.context_length=16", "train.batch_size=8", "train.steps=20",
-                                    "optim.warmup_steps=2",    "eval.every=0",       "eval.lengths=16,24,32",
-                                    "eval.tokens=256",         "data.path=" + text_path()};
+    std::vector<std::string> all = {
+        "model.n_layers=2",      "model.d_model=16", "model.n_heads=2",         "train.context_length=16",
+        "train.batch_size=8",    "train.steps=20",   "optim.warmup_steps=2",    "eval.every=0",
+        "eval.lengths=16,24,32", "eval.tokens=256",  "data.path=" + text_path()};
     all.insert(all.end(), overrides.begin(), overrides.end());
     return load_config("", all);
   }

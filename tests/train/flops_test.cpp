@@ -1,0 +1,59 @@
+#include "train/flops.h"
+
+#include <cstdlib>
+
+#include <gtest/gtest.h>
+
+#include "train/config_resolve.h"
+
+namespace ropewalk {
+namespace {
+
+Config config_of(const std::vector<std::string>& overrides) {
+  std::vector<std::string> all = {"model.n_layers=3", "model.d_model=12", "model.n_heads=4",
+                                  "model.d_ff=20",    "model.d_head=4",   "model.vocab_size=300"};
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  return load_config("", all, Purpose::model).config;
+}
+
+TEST(Flops, EachMatrixElementIsAMultiplyAndAnAdd) {
+  // query, key, value [16, 12], output [12, 16], up [20, 12], down [12, 20], head [300, 12].
+  EXPECT_EQ(count_flops(config_of({}), 1).linear, 2 * (3 * (4 * 16 * 12 + 2 * 20 * 12) + 300 * 12));
+  // One key/value head of four; a gate.
+  EXPECT_EQ(count_flops(config_of({"model.n_kv_heads=1", "model.activation=swiglu"}), 1).linear,
+            2 * (3 * ((16 + 4 + 4 + 16) * 12 + 3 * 20 * 12) + 300 * 12));
+}
+
+TEST(Flops, TrainingIsThreeTimesTheForwardPass) {
+  const FlopCount flops = count_flops(config_of({}), 7);
+  EXPECT_EQ(flops.forward, flops.linear + flops.attention);
+  EXPECT_EQ(flops.training(), 3 * flops.forward);
+}
+
+TEST(Flops, AttentionCountsTheKeysThatTheMaskShows) {
+  for (const bool causal : {true, false}) {
+    for (const int64_t radius : {-1, 0, 2, 5, 40}) {
+      for (const int64_t globals : {0, 1, 4}) {
+        for (const int64_t length : {1, 6, 17}) {
+          int64_t visible = 0;
+          for (int64_t i = 0; i < length; ++i) {
+            for (int64_t j = 0; j < length; ++j) {
+              const bool in_window = radius < 0 || std::abs(i - j) <= radius || i < globals || j < globals;
+              visible += in_window && (!causal || j <= i);
+            }
+          }
+          const Config config = config_of({"attention.window_radius=" + std::to_string(radius),
+                                           "attention.global_tokens=" + std::to_string(globals),
+                                           std::string("attention.causal=") + (causal ? "true" : "false")});
+          // Scores and weighted values: 2 FLOPs each a column of each of 4 heads of width 4, in 3 layers.
+          const double expected = 3.0 * 2 * 2 * 16 * static_cast<double>(visible) / static_cast<double>(length);
+          EXPECT_NEAR(count_flops(config, length).attention, expected, 1e-9 * expected)
+              << "causal " << causal << ", radius " << radius << ", globals " << globals << ", length " << length;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ropewalk

@@ -1,0 +1,96 @@
+#include "train/memory.h"
+
+#include <sys/resource.h>
+
+#include "framework/error.h"
+#include "train/probe_run.h"
+#include "training_testing.h"
+
+namespace ropewalk {
+namespace {
+
+using namespace testing_support;  // NOLINT(google-build-using-namespace)
+
+using Memory = TinyTraining;
+
+int64_t peak_kilobytes() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss;
+}
+
+TEST_F(Memory, AbsurdSizesAreRefusedBeforeAnythingIsAllocated) {
+  const std::vector<std::vector<std::string>> cases = {
+      {"model.d_model=1000000", "model.n_heads=1000"},
+      {"model.n_layers=10000", "model.d_model=8192"},
+      {"model.d_ff=16000000", "model.d_model=65536"},
+      {"train.batch_size=16000000", "train.accumulate=1000000"},
+      {"train.context_length=16777216", "train.batch_size=1000000", "eval.lengths=16"},
+      {"model.vocab_size=268435456", "model.d_model=65536"},
+      {"train.threads=1024", "model.d_model=32768"},
+      {"position.encoding=learned", "position.max_length=16777216", "model.d_model=131072"}};
+  for (const std::vector<std::string>& overrides : cases) {
+    SCOPED_TRACE(overrides.front());
+    const Config c = config(overrides);
+    const int64_t before = peak_kilobytes();
+    const std::string message = message_of<Error>([&] { set_up(c); });
+    EXPECT_NE(message.find("this run needs about "), std::string::npos) << message;
+    EXPECT_NE(message.find(" bytes"), std::string::npos) << message;
+    EXPECT_NE(message.find("the machine has"), std::string::npos) << message;
+    EXPECT_LT(peak_kilobytes() - before, 64 * 1024);
+  }
+}
+
+TEST_F(Memory, AProbeOfAnAbsurdBatchIsRefused) {
+  const ResolvedConfig c = resolved(
+      {"probe.inputs=normal", "model.vocab_size=256", "train.batch_size=16000000", "train.context_length=4096"});
+  const int64_t before = peak_kilobytes();
+  const std::string message = message_of<Error>([&] { probe_run(c, "probe", run_path(), "ropewalk probe"); });
+  EXPECT_NE(message.find("this run needs about "), std::string::npos) << message;
+  EXPECT_LT(peak_kilobytes() - before, 64 * 1024);
+  EXPECT_FALSE(std::filesystem::exists(run_path()));
+}
+
+TEST_F(Memory, TheEstimateIsAboutWhatAStepTakes) {
+  const std::vector<std::vector<std::string>> cases = {
+      {"model.d_model=64", "model.n_layers=4", "train.context_length=64", "train.batch_size=32"},
+      {"model.d_model=32", "train.context_length=300", "eval.lengths=16", "train.batch_size=16", "train.dtype=f64"},
+      {"model.activation=swiglu", "model.n_layers=6", "train.context_length=128", "eval.lengths=128",
+       "model.qk_norm=true"}};
+  for (const std::vector<std::string>& overrides : cases) {
+    SCOPED_TRACE(overrides.front());
+    Training run(config(overrides));
+    run.trainer.step(1, {});
+    run.trainer.step(2, {});
+    const MemoryEstimate estimate =
+        estimate_memory(run.setup.config, static_cast<double>(run.parameters().elements()), 256, 128);
+    const auto taken = static_cast<double>(run.trainer.arena_bytes());
+    EXPECT_GT(estimate.activations, 0.5 * taken);
+    EXPECT_LT(estimate.activations, 3.0 * taken);
+  }
+}
+
+TEST_F(Memory, ParametersAreCountedFromTheSizes) {
+  const std::vector<std::vector<std::string>> cases = {
+      {"model.bias=false", "model.norm=rmsnorm"},
+      {"model.tie_embeddings=false", "model.n_kv_heads=1", "model.d_head=12"},
+      {"position.encoding=learned", "model.activation=geglu", "model.d_ff=40"}};
+  for (const std::vector<std::string>& overrides : cases) {
+    const RunSetup setup = set_up(config(overrides));
+    const auto exact = static_cast<double>(setup.model->parameters().elements());
+    // Biases and norms are left out.
+    const double counted = count_parameters(architecture_of(setup.config));
+    EXPECT_LE(counted, exact);
+    EXPECT_GT(counted, 0.9 * exact);
+  }
+}
+
+TEST(BytesText, ChoosesAUnit) {
+  EXPECT_EQ(bytes_text(1023), "1023 bytes");
+  EXPECT_EQ(bytes_text(1536), "1.5 KiB");
+  EXPECT_EQ(bytes_text(3.0 * 1024 * 1024 * 1024), "3.0 GiB");
+  EXPECT_NE(bytes_text(1e30).find("EiB"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ropewalk
