@@ -153,7 +153,7 @@ class Run {
       outcome.signal = outcome.status == LogStatus::interrupted ? SignalGuard::received() : 0;
       files_->log.finish(outcome.status);
     } catch (const LogError& e) {
-      // No checkpoint of the last steps: it would be ahead of the log, and a run that resumes from it leave a gap there.
+      // No checkpoint now: it would be ahead of the log, and a run that resumed from it would leave a gap there.
       files_->events.append("failed", state_.step, {{"reason", e.what()}});
       fail("the log can no longer be written, training stopped after step {}: {}", state_.step, e.what());
     } catch (const std::exception& e) {

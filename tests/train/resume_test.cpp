@@ -20,7 +20,7 @@ using namespace testing_support;  // NOLINT(google-build-using-namespace)
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kSteps = 120;
+constexpr int64_t kSteps = 90;
 
 class Resume : public TinyTraining {
  protected:

@@ -194,6 +194,26 @@ TEST_F(TrainerTest, LossAndGradientAreMeansOverTheTargetsOfTheWholeStep) {
   }
 }
 
+TEST_F(TrainerTest, DropoutDoesNotDependOnHowTheStepIsSplit) {
+  const Config c = config({"model.dropout=0.3", "train.dtype=f64", "train.batch_size=6", "train.accumulate=2"});
+  Training run(c);
+  Batch batch;
+  batch.resize(12, 16);
+  fill_training_batch(*run.setup.dataset, 1, 1, 0, batch);
+  run.setup.model->prepare(16);
+  Workspace workspace;
+  GradientBuffer gradients(run.parameters());
+  const auto loss_of_the_whole = [&](double rate) {
+    Tape tape(workspace, Mode::train, &run.parameters(), &gradients);
+    ForwardPass pass{.tape = tape, .sequences = 12, .length = 16, .dropout = {.rate = rate, .seed = 1, .step = 1}};
+    const Var logits = run.setup.model->logits(pass, batch.tokens.data());
+    return cross_entropy(logits, batch.targets.data(), 12 * 16).value().at(0);
+  };
+  const double whole = loss_of_the_whole(0.3);
+  EXPECT_GT(std::abs(whole - loss_of_the_whole(0.0)), 1e-6);
+  EXPECT_NEAR(run.trainer.step(1, {}).loss, whole, 1e-12);
+}
+
 TEST_F(TrainerTest, TheGradientNormIsTheOneBeforeClipping) {
   Training free(config({"optim.grad_clip=0", "optim.eps=1", "optim.weight_decay=0"}));
   Training clipped(config({"optim.grad_clip=1e-4", "optim.eps=1", "optim.weight_decay=0"}));
