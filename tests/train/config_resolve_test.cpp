@@ -15,6 +15,7 @@ using testing::Messages;
 using testing::table;
 
 constexpr const char* kTask = "[data]\nsource = task\n";
+constexpr const char* kText = "[data]\npath = text.txt\n";
 
 class ConfigResolve : public ConfigTest {
  protected:
@@ -29,10 +30,12 @@ class ConfigResolve : public ConfigTest {
   }
   /// What is wrong with these lines beside a valid task.
   static Messages refused_task(const std::string& text) { return refused(kTask + text); }
+  /// The same beside a text.
+  static Messages refused_text(const std::string& text) { return refused(kText + text); }
 };
 
 TEST_F(ConfigResolve, DefaultsAreFilledIn) {
-  const Config c = load(kTask).config;
+  const Config c = load(kText).config;
   EXPECT_EQ(c.model.n_kv_heads, 4);
   EXPECT_EQ(c.model.d_head, 32);
   EXPECT_EQ(c.model.d_ff, 512);
@@ -48,7 +51,7 @@ TEST_F(ConfigResolve, DefaultsAreFilledIn) {
 
 TEST_F(ConfigResolve, DerivedValuesFollowWhatIsGiven) {
   const Config c =
-      load(kTask, {"model.d_model=96", "model.n_heads=6", "train.context_length=5", "optim.lr=0.02", "train.steps=50"})
+      load(kText, {"model.d_model=96", "model.n_heads=6", "train.context_length=5", "optim.lr=0.02", "train.steps=50"})
           .config;
   EXPECT_EQ(c.model.n_kv_heads, 6);
   EXPECT_EQ(c.model.d_head, 16);
@@ -61,9 +64,15 @@ TEST_F(ConfigResolve, DerivedValuesFollowWhatIsGiven) {
 }
 
 TEST_F(ConfigResolve, AContextOfOneTokenHasDistinctLengths) {
-  const Config c = load(kTask, {"train.context_length=1"}).config;
+  const Config c = load(kText, {"train.context_length=1"}).config;
   EXPECT_EQ(c.eval.lengths, (std::vector<int64_t>{1, 2, 4, 8}));
   EXPECT_EQ(c.eval.tail, 1);
+}
+
+TEST_F(ConfigResolve, TasksAreEvaluatedAtMultiplesOfTheLongestTrainedProblem) {
+  const Config c = load(kTask, {"data.max_length=10"}).config;
+  EXPECT_EQ(c.eval.lengths, (std::vector<int64_t>{10, 15, 20, 40, 80}));
+  EXPECT_EQ(refused_task("[eval]\nlengths = 8, 16\ntail = 9\n"), Messages{}) << "problems have answers, not tails";
 }
 
 TEST_F(ConfigResolve, WhatIsGivenStays) {
@@ -194,11 +203,11 @@ TEST_F(ConfigResolve, BucketsMustReachFarEnough) {
 
 TEST_F(ConfigResolve, ALearnedTableMustHoldTheTrainingContext) {
   const std::string learned = "[position]\nencoding = learned\nmax_length = 100\n";
-  EXPECT_EQ(refused_task(learned),
+  EXPECT_EQ(refused_text(learned),
             Messages{"run.ini:5: error: position.max_length = 100 is less than train.context_length = 128; a learned "
                      "table needs a row for every position (run.ini:5, default)"});
-  EXPECT_EQ(refused_task(learned + "[eval]\nlengths = 64\n[train]\ncontext_length = 100\n"), Messages{});
-  const ResolvedConfig r = load(std::string(kTask) + learned, {"train.context_length=100"});
+  EXPECT_EQ(refused_text(learned + "[eval]\nlengths = 64\n[train]\ncontext_length = 100\n"), Messages{});
+  const ResolvedConfig r = load(std::string(kText) + learned, {"train.context_length=100"});
   EXPECT_EQ(r.warnings,
             Messages{"run.ini:5: warning: eval.lengths 150, 200, 400, 800 exceed position.max_length = 100, "
                      "where the learned table ends (default, run.ini:5)"});
@@ -236,12 +245,12 @@ TEST_F(ConfigResolve, TheScheduleMustFitTheRun) {
 }
 
 TEST_F(ConfigResolve, EvaluationMustFitItsLengths) {
-  EXPECT_EQ(refused_task("[eval]\nlengths = 8, 16\ntail = 9\n"),
+  EXPECT_EQ(refused_text("[eval]\nlengths = 8, 16\ntail = 9\n"),
             Messages{"run.ini:5: error: eval.tail = 9 exceeds 8, the shortest of eval.lengths (run.ini:5, run.ini:4)"});
   EXPECT_EQ(
-      refused_task("[eval]\nlengths = 8, 16\nprotocol = sliding\nstride = 9\n"),
+      refused_text("[eval]\nlengths = 8, 16\nprotocol = sliding\nstride = 9\n"),
       Messages{"run.ini:6: error: eval.stride = 9 exceeds 8, the shortest of eval.lengths (run.ini:6, run.ini:4)"});
-  EXPECT_EQ(refused_task("[eval]\nlengths = 128, 1_000_000\n"),
+  EXPECT_EQ(refused_text("[eval]\nlengths = 128, 1_000_000\n"),
             Messages{"run.ini:4: error: the longest of eval.lengths, 1000000, is more than 1024 times "
                      "train.context_length = 128 (run.ini:4, default)"});
 }
