@@ -106,7 +106,7 @@ inline void expect_rows_of(const LogTables& tables, const LogTables& whole, int6
       const std::size_t row_bytes = full.step.empty() ? 0 : expected.size() / full.step.size();
       ASSERT_EQ(column.size(), rows * row_bytes) << group << "/" << spec.name;
       if (tells_time(spec.name)) return;
-      EXPECT_TRUE(std::memcmp(column.data(), expected.data(), column.size()) == 0) << group << "/" << spec.name;
+      EXPECT_TRUE(std::equal(column.begin(), column.end(), expected.begin())) << group << "/" << spec.name;
     });
   };
   compare("train", tables.train, whole.train);
