@@ -158,7 +158,7 @@ std::string overview_help() {
       "  ropewalk help keys          every key of a configuration file: values, default, meaning\n"
       "  ropewalk --version\n\n"
       "Experiments are INI files; section.key=value words on the command line override them:\n\n"
-      "  ropewalk train experiments/run.ini position.encoding=alibi optim.lr=3e-4\n"
+      "  ropewalk train my.ini position.encoding=alibi optim.lr=3e-4\n"
       "  ropewalk sweep experiments/positions.ini\n\n"
       "Data go to standard output, all else to standard error. Exit codes: 0 done, 1 error, 2 usage or\n"
       "configuration, 3 diverged, 4 unreadable data or log, 130 and 143 interrupted.\n";

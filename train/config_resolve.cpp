@@ -154,6 +154,8 @@ ResolvedConfig load_config(const std::string& file, const std::vector<std::strin
                            const OptionTable& table) {
   std::vector<std::string> errors;
   const ConfigLines lines = file.empty() ? ConfigLines{} : read_config_file(file, errors);
+  // Without the file nothing else that could be said is true.
+  if (!errors.empty() && lines.entries.empty()) throw ConfigError(std::move(errors));
   const std::vector<Entry> words = read_overrides(overrides, errors);
   const Origin subject = file.empty() ? Origin{Origin::Kind::command_line} : Origin{Origin::Kind::file, file, 0};
   return resolve_lines(lines, words, subject, purpose, std::move(errors), table);

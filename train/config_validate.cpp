@@ -6,6 +6,8 @@
 #include <iterator>
 #include <variant>
 
+#include "data/error.h"
+#include "data/tasks/task.h"
 #include "framework/tensor.h"
 #include "train/text.h"
 
@@ -189,6 +191,21 @@ void check_reach_in_training(Checker& k) {
   far("shaw", "shaw_clip");
 }
 
+/// The task's own rules: which symbols and lengths it has, and that its longest training problem fits the context.
+void check_task(Checker& k) {
+  const DataConfig& d = k.c.data;
+  std::string reason;
+  try {
+    const int64_t tokens = problem_tokens(make_task(d), d.max_length);
+    k.require(tokens <= k.c.train.context_length, {"data.max_length", "train.context_length"},
+              fmt::format("a problem of data.max_length = {} takes {} tokens, more than train.context_length = {}",
+                          d.max_length, tokens, k.c.train.context_length));
+  } catch (const DataError& e) {
+    reason = e.what();
+  }
+  k.require(reason.empty(), {"data.task"}, reason);
+}
+
 void check_data(Checker& k, Purpose purpose) {
   const DataConfig& d = k.c.data;
   if (purpose == Purpose::probe && k.c.probe.inputs == "normal") return;
@@ -196,6 +213,9 @@ void check_data(Checker& k, Purpose purpose) {
             fmt::format("data.path must be given for data.source = {}", d.source));
   k.require(d.source != "task" || d.min_length <= d.max_length, {"data.min_length", "data.max_length"},
             fmt::format("data.min_length = {} exceeds data.max_length = {}", d.min_length, d.max_length));
+  if (d.source == "task" && d.min_length <= d.max_length) check_task(k);
+  k.require(d.source != "text" || d.tokenizer != "sentencepiece", {"data.tokenizer"},
+            "data.tokenizer = sentencepiece is not available in this version; use bytes or chars");
   const int64_t vocabulary = k.c.model.vocab_size;
   const bool bytes = d.source == "text" && d.tokenizer == "bytes";
   k.require(

@@ -1,5 +1,6 @@
 #include "train/eval_run.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <optional>
@@ -13,14 +14,21 @@
 namespace ropewalk {
 namespace {
 
-/// Position keys that a trained model may see changed: they turn or scale, but own no parameters.
-bool may_change(const std::string& difference) {
-  for (const char* key : {"position.rope_scaling", "position.rope_factor", "position.rope_original_context",
-                          "position.rope_theta", "position.yarn_", "position.llama3_", "attention.window_radius",
-                          "attention.global_tokens", "attention.scale_scores"}) {
-    if (difference.starts_with(key)) return true;
+bool starts_with_any(const std::string& text, std::initializer_list<const char*> starts) {
+  return std::any_of(starts.begin(), starts.end(), [&](const char* start) { return text.starts_with(start); });
+}
+
+/// Does a difference of this key ("section.key: a against b") mean another set of parameters? Keys of positions and
+/// masks that only turn, scale or hide do not, nor does dropout, which is for training.
+bool fixes_parameters(const std::string& difference) {
+  if (starts_with_any(difference, {"data.", "train."})) {
+    return starts_with_any(difference,
+                           {"data.source:", "data.tokenizer:", "data.task:", "data.alphabet:", "train.dtype:"});
   }
-  return false;
+  return !starts_with_any(difference,
+                          {"position.rope_scaling:", "position.rope_factor:", "position.rope_original_context:",
+                           "position.rope_theta:", "position.yarn_", "position.llama3_", "attention.window_radius:",
+                           "attention.global_tokens:", "attention.scale_scores:", "model.dropout:"});
 }
 
 }  // namespace
@@ -31,10 +39,10 @@ LengthScores evaluate_run(const std::string& run_directory, const std::vector<st
   }
   const ResolvedConfig before = load_config(run_directory + "/config.ini", {});
   const ResolvedConfig now = load_config(run_directory + "/config.ini", overrides);
-  const std::vector<std::string> sections = {"model", "position", "attention"};
+  const std::vector<std::string> sections = {"model", "position", "attention", "data", "train"};
   std::vector<std::string> errors;
   for (const std::string& difference : differing_keys(now.config, before.config, sections)) {
-    if (!may_change(difference)) {
+    if (fixes_parameters(difference)) {
       errors.push_back(fmt::format("command line: error: {}; the parameters of {} were made for the second", difference,
                                    run_directory));
     }
@@ -56,7 +64,7 @@ std::string scores_text(const LengthScores& scores, int64_t trained) {
   for (std::size_t i = 0; i < scores.lengths.size(); ++i) {
     const double times = static_cast<double>(scores.lengths[i]) / static_cast<double>(std::max<int64_t>(1, trained));
     out += fmt::format("{:>8} {:>6.3g}x ", scores.lengths[i], times);
-    if (std::isnan(scores.loss[i])) {
+    if (scores.scored_tokens[i] == 0) {
       out += "beyond its table\n";
       continue;
     }

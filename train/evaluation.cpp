@@ -45,7 +45,7 @@ struct Evaluator::Job {
   int64_t length = 0;           ///< tokens of a window
   int64_t first_scored = 0;     ///< positions before it count for nothing
   std::vector<Window> windows;  ///< text
-  int64_t first_problem = 0;      ///< tasks
+  int64_t first_problem = 0;    ///< tasks
   int64_t problems = 0;
 
   int64_t sequences() const { return problems > 0 ? problems : static_cast<int64_t>(windows.size()); }

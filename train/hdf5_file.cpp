@@ -331,27 +331,39 @@ class FileWalk {
     if (type_class == H5T_STRING) content = Content::text;
 
     if (content != Content::none) check_claims(id, dcpl, layout, shape, element, count, object);
-    out_.value(Record::dataset);
-    out_.text(object);
-    out_.value(uint64_t{shape.size()});
-    for (const hsize_t extent : shape) out_.value(uint64_t{extent});
-    out_.value(content);
-    out_.value(count);
+    // The values are read before anything is written: a failure between the two would be taken for values.
+    const auto announce = [&] {
+      out_.value(Record::dataset);
+      out_.text(object);
+      out_.value(uint64_t{shape.size()});
+      for (const hsize_t extent : shape) out_.value(uint64_t{extent});
+      out_.value(content);
+      out_.value(count);
+    };
+    const auto numbers = [&]<typename T>(hid_t memory_type) {
+      const std::vector<T> values = read_numbers<T>(id, memory_type, count, object);
+      announce();
+      out_.bytes(values.data(), count * sizeof(T));
+    };
     switch (content) {
       case Content::none:
+        announce();
         break;
       case Content::f32:
-        numbers<float>(id, H5T_NATIVE_FLOAT, count, object);
+        numbers.template operator()<float>(H5T_NATIVE_FLOAT);
         break;
       case Content::f64:
-        numbers<double>(id, H5T_NATIVE_DOUBLE, count, object);
+        numbers.template operator()<double>(H5T_NATIVE_DOUBLE);
         break;
       case Content::i64:
-        numbers<int64_t>(id, H5T_NATIVE_INT64, count, object);
+        numbers.template operator()<int64_t>(H5T_NATIVE_INT64);
         break;
-      case Content::text:
-        strings(id, type, space, count, object);
+      case Content::text: {
+        const std::vector<std::string> texts = read_strings(id, type, space, count, object);
+        announce();
+        for (const std::string& text : texts) out_.text(text);
         break;
+      }
     }
   }
 
@@ -380,16 +392,17 @@ class FileWalk {
   }
 
   template <typename T>
-  void numbers(hid_t id, hid_t memory_type, uint64_t count, const std::string& object) {
+  std::vector<T> read_numbers(hid_t id, hid_t memory_type, uint64_t count, const std::string& object) const {
     std::vector<T> values(count);
     if (count > 0 && H5Dread(id, memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) < 0) {
       fail(object, "cannot be read" + library_reason());
     }
-    out_.bytes(values.data(), count * sizeof(T));
+    return values;
   }
 
-  void strings(hid_t id, hid_t type, hid_t space, uint64_t count, const std::string& object) {
-    if (count == 0) return;
+  std::vector<std::string> read_strings(hid_t id, hid_t type, hid_t space, uint64_t count, const std::string& object) {
+    std::vector<std::string> texts;
+    if (count == 0) return texts;
     if (H5Tis_variable_str(type) > 0) {
       std::vector<char*> values(count, nullptr);
       if (H5Dread(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, static_cast<void*>(values.data())) < 0) {
@@ -399,10 +412,10 @@ class FileWalk {
         const std::string_view text = value == nullptr ? "" : value;
         if (text.size() > text_left_) fail(object, "claims more text than the file can hold");
         text_left_ -= text.size();
-        out_.text(text);
+        texts.emplace_back(text);
       }
       H5Dvlen_reclaim(type, space, H5P_DEFAULT, static_cast<void*>(values.data()));
-      return;
+      return texts;
     }
     const std::size_t size = H5Tget_size(type);
     std::vector<char> values(multiply(count, size));
@@ -410,8 +423,9 @@ class FileWalk {
       fail(object, "cannot be read" + library_reason());
     }
     for (uint64_t i = 0; i < count; ++i) {
-      out_.text(trimmed(std::string(values.data() + i * size, size), H5Tget_strpad(type)));
+      texts.push_back(trimmed(std::string(values.data() + i * size, size), H5Tget_strpad(type)));
     }
+    return texts;
   }
 
   std::string path_;

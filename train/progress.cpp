@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "framework/message.h"
+
 namespace ropewalk {
 
 std::string clock_text(double seconds) {
@@ -33,18 +35,18 @@ void Progress::update(int64_t step, double loss, double lr, double grad_norm, do
   const std::string line = fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}  grad norm {:.3g}  {:.0f} tokens/s  {} left",
                                        step, steps_, loss, lr, grad_norm, tokens_per_s, clock_text(left));
   if (terminal_) {
-    fmt::print(stderr, "\r{}\x1b[K", line);
+    message("\r{}\x1b[K", line);
     std::fflush(stderr);
     drawn_ = true;
   } else {
-    fmt::print(stderr, "{}\n", line);
+    message("{}\n", line);
   }
 }
 
 void Progress::say(const std::string& line) {
-  if (drawn_) fmt::print(stderr, "\r\x1b[K");
+  if (drawn_) message("\r\x1b[K");
   drawn_ = false;
-  fmt::print(stderr, "{}\n", line);
+  message("{}\n", line);
 }
 
 }  // namespace ropewalk

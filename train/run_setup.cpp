@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "framework/error.h"
+#include "train/config_error.h"
 #include "train/evaluation.h"
 #include "train/memory.h"
 
@@ -33,9 +36,10 @@ RunSetup set_up(const Config& config, const Tokenizer* known) {
   require_memory(estimate_memory(config, count_parameters(architecture), config.model.vocab_size, context));
   out.dataset = open_dataset(config.data, context, config.model.vocab_size, known);
   out.config.model.vocab_size = out.dataset->vocab_size();
-  require(config.model.vocab_size == 0 || config.model.vocab_size == out.config.model.vocab_size,
-          "model.vocab_size = {}, but the data has {} tokens; leave the key out", config.model.vocab_size,
-          out.config.model.vocab_size);
+  if (config.model.vocab_size != 0 && config.model.vocab_size != out.config.model.vocab_size) {
+    throw ConfigError({fmt::format("error: model.vocab_size = {}, but the data has {} tokens; leave the key out",
+                                   config.model.vocab_size, out.config.model.vocab_size)});
+  }
   architecture.model.vocab_size = out.config.model.vocab_size;
   require_memory(estimate_memory(out.config, count_parameters(architecture), out.config.model.vocab_size,
                                  longest_sequence(config, *out.dataset)));

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/error.h"
+#include "framework/message.h"
 
 namespace ropewalk {
 namespace {
@@ -74,6 +75,7 @@ void save_state(const std::string& directory, const Transformer& model, const Ad
   add_tensors(tensors, kFirstMoment, model.parameters(), optimizer.first_moment());
   add_tensors(tensors, kSecondMoment, model.parameters(), optimizer.second_moment());
   const json counters = {{"tokens", state.tokens},
+                         {"evaluated_step", state.evaluated_step},
                          {"data_fingerprint", state.data_fingerprint},
                          {"numbers", numbers(std::vector<double>{state.wall_time, state.train_loss})},
                          {"last_loss", numbers(state.last_loss)},
@@ -96,6 +98,7 @@ RunState load_state(const Checkpoint& checkpoint, const Transformer& model, cons
   try {
     const json counters = json::parse(checkpoint.file.metadata().at("state"));
     state.tokens = counters.at("tokens").get<int64_t>();
+    state.evaluated_step = counters.at("evaluated_step").get<int64_t>();
     state.data_fingerprint = counters.at("data_fingerprint").get<uint64_t>();
     const std::vector<double> two = read_numbers(counters.at("numbers"));
     state.wall_time = two.at(0);
@@ -112,7 +115,10 @@ RunState load_state(const Checkpoint& checkpoint, const Transformer& model, cons
 
 Checkpoint require_checkpoint(const std::string& run_directory) {
   LatestCheckpoint latest = latest_checkpoint(checkpoints_in(run_directory));
-  for (const std::string& warning : latest.warnings) fmt::print(stderr, "ropewalk: warning: {}\n", warning);
+  for (const std::string& warning : latest.warnings) message("ropewalk: {}\n", warning);
+  if (!latest.checkpoint && !latest.warnings.empty()) {
+    throw CheckpointError(fmt::format("{}: no checkpoint is whole", checkpoints_in(run_directory)));
+  }
   if (!latest.checkpoint) {
     throw CheckpointError(fmt::format("{}: no checkpoint; the run stopped before its first (train.checkpoint_every)",
                                       checkpoints_in(run_directory)));

@@ -13,11 +13,12 @@ namespace ropewalk {
 
 /// The counters of a run that a checkpoint keeps beside the parameters and the optimizer's moments.
 struct RunState {
-  int64_t step = 0;      ///< last step done
-  int64_t tokens = 0;    ///< positions fed since the start
+  int64_t step = 0;               ///< last step done
+  int64_t tokens = 0;             ///< positions fed since the start
   uint64_t data_fingerprint = 0;  ///< of what training draws from (see Dataset::fingerprint)
-  double wall_time = 0;  ///< seconds of training since the start
+  double wall_time = 0;           ///< seconds of training since the start
   double train_loss = 0;
+  int64_t evaluated_step = -1;    ///< of the last evaluation; -1: none yet
   std::vector<double> last_loss;  ///< of the last evaluation, by length
   std::vector<double> last_accuracy;
   std::vector<double> last_exact_match;

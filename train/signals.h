@@ -2,8 +2,9 @@
 
 namespace ropewalk {
 
-/// While it lives, the first SIGINT or SIGTERM is noted, for the run to end in good order; a second leaves at once with
-/// exit status 128 + signal. SIGXFSZ is ignored: a full disk shows as a failed write.
+/// While it lives, the first SIGINT, SIGTERM or SIGHUP is noted, for the run to end in good order; a second leaves at
+/// once with exit status 128 + signal. SIGXFSZ and SIGPIPE are ignored: a full disk or a reader that has gone shows as
+/// a failed write.
 class SignalGuard {
  public:
   SignalGuard();

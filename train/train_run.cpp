@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/error.h"
+#include "framework/message.h"
 #include "train/config_error.h"
 #include "train/durable_file.h"
 #include "train/evaluation.h"
@@ -155,20 +156,36 @@ class Run {
     } catch (const LogError& e) {
       // No checkpoint now: it would be ahead of the log, and a run that resumed from it would leave a gap there.
       files_->events.append("failed", state_.step, {{"reason", e.what()}});
+      summarize_failure();
       fail("the log can no longer be written, training stopped after step {}: {}", state_.step, e.what());
     } catch (const std::exception& e) {
       files_->events.append("failed", state_.step, {{"reason", e.what()}});
       files_->log.finish(LogStatus::failed);
-      throw;
+      summarize_failure();
+      // A file that cannot be written is not one that cannot be read.
+      fail("training stopped after step {}: {}", state_.step, e.what());
     }
     files_->events.append(to_string(outcome.status), state_.step);
-    write_run_summary(files_->directory, config_, setup_.model->parameters().elements(), outcome.status, state_,
-                      evaluator_.lengths(), setup_.dataset->task() != nullptr, divergence_,
-                      static_cast<double>(state_.tokens) / std::max(state_.wall_time, 1e-9));
+    summarize(outcome.status);
     return outcome;
   }
 
  private:
+  void summarize(LogStatus status) const {
+    write_run_summary(files_->directory, config_, setup_.model->parameters().elements(), status, state_,
+                      evaluator_.lengths(), setup_.dataset->task() != nullptr, divergence_,
+                      static_cast<double>(state_.tokens) / std::max(state_.wall_time, 1e-9));
+  }
+
+  /// As far as a disk that may be full allows.
+  void summarize_failure() const {
+    try {
+      summarize(LogStatus::failed);
+    } catch (const std::exception& e) {
+      message("ropewalk: {}\n", e.what());
+    }
+  }
+
   void open() {
     const bool resume = request_.resume;
     std::string directory = request_.directory;
@@ -180,13 +197,14 @@ class Run {
       }
     }
     RunLock lock(directory);
-    if (!lock.warning().empty()) fmt::print(stderr, "ropewalk: warning: {}\n", lock.warning());
+    if (!lock.warning().empty()) message("ropewalk: warning: {}\n", lock.warning());
     setup_.model->initialize(static_cast<uint64_t>(config_.train.seed));
     state_.data_fingerprint = setup_.dataset->fingerprint();
     const LogSchema schema = make_schema(config_, layout_, evaluator_, setup_.dataset->task() != nullptr);
     if (resume) {
       LatestCheckpoint latest = latest_checkpoint(checkpoints_in(directory));
-      for (const std::string& warning : latest.warnings) fmt::print(stderr, "ropewalk: warning: {}\n", warning);
+      for (const std::string& warning : latest.warnings) message("ropewalk: {}\n", warning);
+      refuse_lost_checkpoints(directory, latest);
       if (latest.checkpoint) {
         check_same_run(config_of(*latest.checkpoint), directory);
         state_ = load_state(*latest.checkpoint, *setup_.model, trainer_.optimizer());
@@ -195,6 +213,7 @@ class Run {
                 directory, setup_.dataset->describe());
       } else if (const std::string before = directory + "/config.ini"; std::filesystem::exists(before)) {
         check_same_run(load_config(before, {}).config, directory);
+        message("ropewalk: {} stopped before its first checkpoint; it starts over\n", directory);
       }
       write_configuration(directory);
       EventLog events(directory + "/events.jsonl");
@@ -209,6 +228,22 @@ class Run {
       RunLog log = RunLog::create(lock, schema, header(directory));
       files_.emplace(Files{directory, std::move(lock), std::move(events), std::move(log)});
     }
+  }
+
+  /// Starting over would throw away the log of what was trained; that is right only where no checkpoint ever was.
+  static void refuse_lost_checkpoints(const std::string& directory, const LatestCheckpoint& latest) {
+    if (latest.checkpoint) return;
+    bool written = !latest.warnings.empty();
+    const std::string events = directory + "/events.jsonl";
+    if (std::filesystem::exists(events)) {
+      for (const nlohmann::json& event : read_events(events))
+        written = written || event.value("kind", "") == "checkpoint";
+    }
+    if (!written) return;
+    throw CheckpointError(
+        fmt::format("{}: no checkpoint is whole, so the run cannot go on; its log is kept as it is. Start a new run "
+                    "from its config.ini",
+                    checkpoints_in(directory)));
   }
 
   /// What the run is, where a start that was killed early has not left it already.
@@ -254,6 +289,11 @@ class Run {
 
   LogStatus loop(Progress& progress) {
     const int64_t last = config_.train.steps;
+    if (state_.step == last && state_.evaluated_step != last) {  // stopped during its last evaluation
+      evaluate(progress);
+      checkpoint();
+    }
+    LogStatus status = LogStatus::finished;
     while (state_.step < last) {
       const int64_t step = state_.step + 1;
       const bool layers = config_.log.layers_every > 0 && (step == 1 || due(step, config_.log.layers_every, last));
@@ -275,14 +315,16 @@ class Run {
         report_divergence(progress, *result.divergence);
         if (config_.train.on_divergence == OnDivergence::stop) return LogStatus::diverged;
       }
+      status = result.divergence ? LogStatus::diverged : LogStatus::finished;
       progress.update(step, result.loss, result.lr, result.grad_norm, static_cast<double>(result.tokens) / step_time);
+      if (step == last) checkpoint();  // the training is done; its evaluation may take a while
       if (due(step, config_.eval.every, last)) evaluate(progress);
       const bool interrupted = SignalGuard::received() != 0 && step < last;
       if (interrupted || due(step, config_.train.checkpoint_every, last)) checkpoint();
       if (interrupted) return LogStatus::interrupted;
       files_->log.flush_if_due();
     }
-    return LogStatus::finished;
+    return status;
   }
 
   void append_train_row(const StepResult& result, double step_time) {
@@ -326,6 +368,7 @@ class Run {
     row.loss_by_position = scores.loss_by_position;
     files_->log.append(row);
     files_->log.flush();
+    state_.evaluated_step = state_.step;
     state_.last_loss = scores.loss;
     state_.last_accuracy = scores.accuracy;
     state_.last_exact_match = scores.exact_match;
@@ -335,8 +378,8 @@ class Run {
     }
     std::string text = fmt::format("step {}: held-out loss", state_.step);
     for (std::size_t i = 0; i < scores.loss.size(); ++i) {
-      text += std::isnan(scores.loss[i]) ? fmt::format("  {}: beyond its table", scores.lengths[i])
-                                         : fmt::format("  {}: {:.4f}", scores.lengths[i], scores.loss[i]);
+      text += scores.scored_tokens[i] == 0 ? fmt::format("  {}: beyond its table", scores.lengths[i])
+                                           : fmt::format("  {}: {:.4f}", scores.lengths[i], scores.loss[i]);
     }
     progress.say(text);
   }
@@ -364,7 +407,7 @@ class Run {
 }  // namespace
 
 TrainOutcome train_run(const TrainRequest& request) {
-  for (const std::string& warning : request.config.warnings) fmt::print(stderr, "{}\n", warning);
+  for (const std::string& warning : request.config.warnings) message("{}\n", warning);
   return Run(request, set_up(request.config.config)).go();
 }
 

@@ -186,8 +186,9 @@ TEST_F(SweepRun, ASecondSweepInTheSameDirectoryWaitsItsTurn) {
 }
 
 TEST_F(SweepRun, RunsThatCannotBeDoneFailWithTheirReasonAndAreTriedAgain) {
-  // One variant has problems longer than its context: known only when its data is made.
-  write_text(dir_ / "s.ini", read_text(dir_ / "s.ini") + "[variant big]\ndata.max_length = 400\n");
+  // One variant is larger than any machine: known only when its memory is counted.
+  write_text(dir_ / "s.ini",
+             read_text(dir_ / "s.ini") + "[variant big]\nmodel.d_model = 1048576\nmodel.d_ff = 16777216\n");
   const Finished result = sweep();
   EXPECT_EQ(result.code, kError) << result.err;
   EXPECT_EQ(statuses()["big-s1"], "failed");

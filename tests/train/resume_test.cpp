@@ -252,9 +252,52 @@ TEST_F(Resume, WhatTheRunIsCannotChange) {
   }
   // Nor before there is a checkpoint.
   fs::remove_all(checkpoints_in(run_path()));
+  fs::remove(run_path() + "/events.jsonl");
   const std::string message = message_of<ConfigError>([&] { resume({"model.d_ff=32"}); });
   EXPECT_NE(message.find("model.d_ff: 32 against 64"), std::string::npos) << message;
   EXPECT_EQ(resume({}).status, LogStatus::finished);
+}
+
+TEST_F(Resume, ARunWhoseCheckpointsAreLostIsLeftAsItIs) {
+  train_run(request());
+  const std::string log = read_text(run_path() + "/log.h5");
+  const auto refused = [&] {
+    const std::string message = message_of<CheckpointError>([&] { resume({}); });
+    EXPECT_NE(message.find("no checkpoint is whole"), std::string::npos) << message;
+    EXPECT_EQ(read_text(run_path() + "/log.h5"), log) << "nothing that was logged may be lost";
+  };
+  for (const auto& file : fs::directory_iterator(checkpoints_in(run_path()))) fs::resize_file(file.path(), 100);
+  refused();
+  fs::remove_all(checkpoints_in(run_path()));
+  refused();
+}
+
+TEST_F(Resume, ARunStoppedDuringItsLastEvaluationMakesUpForIt) {
+  train_run(request());
+  const LogContents whole = read_log(run_path() + "/log.h5");
+  // As a kill between the last checkpoint and the evaluation leaves it.
+  const LatestCheckpoint latest = latest_checkpoint(checkpoints_in(run_path()));
+  ASSERT_TRUE(latest.checkpoint);
+  std::vector<TensorToSave> tensors;
+  for (const StoredTensor& t : latest.checkpoint->file.tensors())
+    tensors.push_back({t.name, t.dtype, t.shape, t.data.data()});
+  std::map<std::string, std::string> metadata = latest.checkpoint->file.metadata();
+  nlohmann::json state = nlohmann::json::parse(metadata.at("state"));
+  state["evaluated_step"] = -1;
+  metadata["state"] = state.dump();
+  metadata.erase("checksum");
+  LogContents before = whole;
+  cut_after(before.tables, latest.checkpoint->step);
+  auto& eval = before.tables.eval;
+  eval.step.pop_back();
+  eval.loss.resize(eval.loss.size() - whole.schema.eval_lengths.size());
+  eval.loss_by_position.resize(eval.step.size() * whole.schema.eval_lengths.size() * whole.schema.positions.size());
+  write_checkpoint(checkpoints_in(run_path()), latest.checkpoint->step, tensors, metadata, 2);
+  write_log(run_path() + "/log.h5", before.schema, before.header, {LogStatus::interrupted}, before.tables);
+  EXPECT_EQ(resume({}).status, LogStatus::finished);
+  const LogContents after = read_log(run_path() + "/log.h5");
+  EXPECT_EQ(after.tables.eval.step, whole.tables.eval.step);
+  EXPECT_EQ(after.tables.eval.loss, whole.tables.eval.loss);
 }
 
 TEST_F(Resume, OtherDataAreRefused) {
