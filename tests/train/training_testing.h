@@ -94,7 +94,10 @@ inline void expect_rows_of(const LogTables& tables, const LogTables& whole, int6
     ASSERT_LE(part.step.size(), full.step.size()) << group;
     const std::size_t rows = part.step.size();
     std::size_t committed = 0;
-    while (committed < full.step.size() && full.step[committed] <= last) ++committed;
+    // The last step is flushed once before its evaluation, which a kill may then prevent.
+    const bool evaluating = std::string_view(group) == "eval" && last == whole.train.step.back();
+    const int64_t through = evaluating ? last - 1 : last;
+    while (committed < full.step.size() && full.step[committed] <= through) ++committed;
     ASSERT_GE(rows, committed) << group << ": rows up to step " << last << " were flushed";
     EXPECT_TRUE(std::equal(part.step.begin(), part.step.end(), full.step.begin())) << group;
     std::vector<std::vector<char>> columns;
