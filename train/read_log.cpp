@@ -143,6 +143,10 @@ void cut_after(LogTables& tables, int64_t last_step) {
   for_each_group(tables, [&](const char*, auto& table) { cut_table(table, last_step); });
 }
 
+void cut_after(EvalTable& table, int64_t last_step) {
+  cut_table(table, last_step);
+}
+
 RecoveredLog recover_log(const std::string& path) {
   LogContents log = read_log(path);
   const RunLock lock(directory_of(path));

@@ -23,6 +23,8 @@ LogContents read_log(const std::string& path);
 
 /// Removes the rows with step > last_step from every group.
 void cut_after(LogTables& tables, int64_t last_step);
+/// The same for one group.
+void cut_after(EvalTable& table, int64_t last_step);
 
 struct RecoveredLog {
   int64_t train_rows = 0;

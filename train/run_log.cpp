@@ -140,7 +140,7 @@ RunLog RunLog::create(const RunLock& lock, const LogSchema& schema, const LogHea
   return RunLog(std::move(state));
 }
 
-RunLog RunLog::resume(const RunLock& lock, int64_t last_step, const LogSchema& schema) {
+RunLog RunLog::resume(const RunLock& lock, int64_t last_step, const LogSchema& schema, int64_t last_evaluation) {
   auto state = std::make_unique<State>();
   state->path = path_in(lock.directory());
   LogContents old = read_log(state->path);
@@ -149,6 +149,7 @@ RunLog RunLog::resume(const RunLock& lock, int64_t last_step, const LogSchema& s
                    "': it was written with other layers, heads, kinds, lengths or positions than this run has");
   }
   cut_after(old.tables, last_step);
+  cut_after(old.tables.eval, last_evaluation);
   state->schema = schema;
   state->status.assign(schema.entries.size(), LogStatus::running);
   state->warnings = storage_warnings(lock);

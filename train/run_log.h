@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,10 +26,12 @@ class RunLog {
   static RunLog create(const RunLock& lock, const LogSchema& schema, const LogHeader& header);
 
   /// Continues the log of a run that was interrupted or killed after a checkpoint at `last_step`: keeps its rows up to
-  /// that step and drops later ones, which the resumed run writes anew. The old file is replaced only when the new one
-  /// is on the disk. The header stays that of the first start.
+  /// that step and drops later ones, which the resumed run writes anew; evaluations are kept up to `last_evaluation`,
+  /// for a checkpoint may have been written just before one. The old file is replaced only when the new one is on the
+  /// disk. The header stays that of the first start.
   /// @throws LogError if there is no readable log, or it was written under another schema.
-  static RunLog resume(const RunLock& lock, int64_t last_step, const LogSchema& schema);
+  static RunLog resume(const RunLock& lock, int64_t last_step, const LogSchema& schema,
+                       int64_t last_evaluation = std::numeric_limits<int64_t>::max());
 
   RunLog(RunLog&&) noexcept;
   RunLog& operator=(RunLog&&) = delete;

@@ -219,7 +219,8 @@ class Run {
       EventLog events(directory + "/events.jsonl");
       events.append("resumed", state_.step);
       const bool logged = std::filesystem::exists(RunLog::path_in(directory));
-      RunLog log = logged ? RunLog::resume(lock, state_.step, schema) : RunLog::create(lock, schema, header(directory));
+      RunLog log = logged ? RunLog::resume(lock, state_.step, schema, state_.evaluated_step)
+                          : RunLog::create(lock, schema, header(directory));
       files_.emplace(Files{directory, std::move(lock), std::move(events), std::move(log)});
     } else {
       write_configuration(directory);

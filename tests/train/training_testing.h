@@ -95,7 +95,8 @@ inline void expect_rows_of(const LogTables& tables, const LogTables& whole, int6
     const std::size_t rows = part.step.size();
     std::size_t committed = 0;
     // The last step is flushed once before its evaluation, which a kill may then prevent.
-    const bool evaluating = std::string_view(group) == "eval" && last == whole.train.step.back();
+    const bool evaluating =
+        std::string_view(group) == "eval" && !whole.train.step.empty() && last == whole.train.step.back();
     const int64_t through = evaluating ? last - 1 : last;
     while (committed < full.step.size() && full.step[committed] <= through) ++committed;
     ASSERT_GE(rows, committed) << group << ": rows up to step " << last << " were flushed";
