@@ -13,10 +13,10 @@ struct OptimConfig {
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;
-  double grad_clip = 1.0;     ///< greatest global gradient norm; 0: no clipping
+  double grad_clip = 1.0;  ///< greatest global gradient norm; 0: no clipping
   int64_t warmup_steps = 100;
   Schedule schedule = Schedule::cosine;
-  double min_lr = -1.0;       ///< negative: lr / 10
+  double min_lr = -1.0;  ///< negative: lr / 10
 };
 
 }  // namespace ropewalk

@@ -38,8 +38,12 @@ void add_column_sums(const T* dy, int64_t rows, int64_t n, bool accumulate, T* s
   }
 }
 
-void BroadcastRowsF32(const float* bias, int64_t rows, int64_t n, float* y) { broadcast_rows(bias, rows, n, y); }
-void BroadcastRowsF64(const double* bias, int64_t rows, int64_t n, double* y) { broadcast_rows(bias, rows, n, y); }
+void BroadcastRowsF32(const float* bias, int64_t rows, int64_t n, float* y) {
+  broadcast_rows(bias, rows, n, y);
+}
+void BroadcastRowsF64(const double* bias, int64_t rows, int64_t n, double* y) {
+  broadcast_rows(bias, rows, n, y);
+}
 void AddColumnSumsF32(const float* dy, int64_t rows, int64_t n, bool accumulate, float* sums) {
   add_column_sums(dy, rows, n, accumulate, sums);
 }
@@ -86,8 +90,8 @@ void backward(const T* dy, const T* x, const T* weight, int64_t rows, int64_t in
     gemm(Transpose::no, Transpose::no, rows, in, out, T(1), dy, out, weight, in, T(dx.accumulate ? 1 : 0), dx.data, in);
   }
   if (dweight) {
-    gemm(Transpose::yes, Transpose::no, out, in, rows, T(1), dy, out, x, in, T(dweight.accumulate ? 1 : 0), dweight.data,
-         in);
+    gemm(Transpose::yes, Transpose::no, out, in, rows, T(1), dy, out, x, in, T(dweight.accumulate ? 1 : 0),
+         dweight.data, in);
   }
   if (dbias) add_column_sums(dy, rows, out, dbias.accumulate, dbias.data);
 }

@@ -26,7 +26,9 @@ inline Tensor cast(const Tensor& x, DType dtype) {
   return out;
 }
 
-inline Tensor copy(const Tensor& x) { return cast(x, x.dtype); }
+inline Tensor copy(const Tensor& x) {
+  return cast(x, x.dtype);
+}
 
 /// An op under test: builds its result from leaves of the given values.
 using Function = std::function<Var(Tape&, const std::vector<Var>&)>;
@@ -92,7 +94,8 @@ inline double gradient_error(const Function& f, const std::vector<Tensor>& input
         moved[k].set(i, x + offset);
         return inner_product(f, moved);
       };
-      const double numeric = (45 * (at(h) - at(-h)) - 9 * (at(2 * h) - at(-2 * h)) + (at(3 * h) - at(-3 * h))) / (60 * h);
+      const double numeric =
+          (45 * (at(h) - at(-h)) - 9 * (at(2 * h) - at(-2 * h)) + (at(3 * h) - at(-3 * h))) / (60 * h);
       moved[k].set(i, x);
       const double difference = std::abs(analytic.inputs[k].at(i) - numeric);
       worst = std::isnan(difference) ? INFINITY : std::max(worst, difference);

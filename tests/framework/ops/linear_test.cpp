@@ -7,8 +7,12 @@
 namespace ropewalk::testing {
 namespace {
 
-Var with_bias(Tape&, const std::vector<Var>& in) { return linear(in[0], in[1], in[2]); }
-Var without_bias(Tape&, const std::vector<Var>& in) { return linear(in[0], in[1]); }
+Var with_bias(Tape&, const std::vector<Var>& in) {
+  return linear(in[0], in[1], in[2]);
+}
+Var without_bias(Tape&, const std::vector<Var>& in) {
+  return linear(in[0], in[1]);
+}
 
 Tensor reference(const Tensor& x, const Tensor& w, const Tensor* b) {
   const int64_t in = w.shape[1];
@@ -54,7 +58,8 @@ INSTANTIATE_TEST_SUITE_P(OddSizes, LinearTest, ::testing::Values(Sizes{1, 1, 1},
 
 TEST(LinearTest, AVarUsedTwiceGetsBothGradients) {
   const Function squared = [](Tape&, const std::vector<Var>& in) { return linear(linear(in[0], in[1]), in[1]); };
-  EXPECT_LT(gradient_error(squared, {random_tensor({4, 6}, DType::f64, 1), random_tensor({6, 6}, DType::f64, 2)}), 1e-9);
+  EXPECT_LT(gradient_error(squared, {random_tensor({4, 6}, DType::f64, 1), random_tensor({6, 6}, DType::f64, 2)}),
+            1e-9);
 }
 
 TEST(LinearTest, RefusesAWeightOfAnotherWidth) {
