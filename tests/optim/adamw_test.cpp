@@ -10,8 +10,8 @@
 
 #include "framework/error.h"
 #include "optim/norms.h"
-#include "tests/optim/allocation_counter.h"
 #include "tests/optim/parameters.h"
+#include "tests/support/allocation_counter.h"
 
 namespace ropewalk {
 namespace {

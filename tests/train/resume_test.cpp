@@ -126,7 +126,7 @@ TEST_F(Resume, ARunKilledAtAnyMomentsEndsAsIfItHadNotBeen) {
       const LogTables killed = read_log(copy / "log.h5").tables;
       recover_log(copy / "log.h5");
       const LogTables recovered = read_log(copy / "log.h5").tables;
-      expect_rows_of(recovered, expected, last);
+      expect_rows_of(recovered, expected, last, latest.checkpoint ? last_evaluation_of(*latest.checkpoint) : 0);
       expect_rows_of(recovered, killed, kSteps);
       if (HasFailure()) return;
     }

@@ -308,7 +308,8 @@ TEST_F(TrainRun, AFullDiskEndsARunWithWhatWasWritten) {
     after_a_checkpoint = latest.checkpoint.has_value();
     if (fs::exists(run_path(name) + "/log.h5")) {
       recover_log(run_path(name) + "/log.h5");
-      expect_rows_of(tables(name), whole, latest.checkpoint ? latest.checkpoint->step : 0);
+      expect_rows_of(tables(name), whole, latest.checkpoint ? latest.checkpoint->step : 0,
+                     latest.checkpoint ? last_evaluation_of(*latest.checkpoint) : 0);
     }
     // With room again it ends as if nothing had been.
     TrainRequest again = request(overrides, name);

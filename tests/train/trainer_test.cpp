@@ -1,54 +1,14 @@
 #include "train/trainer.h"
 
-#include <atomic>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
-#include <new>
 #include <numeric>
 
 #include "framework/ops/cross_entropy.h"
 #include "optim/norms.h"
+#include "tests/support/allocation_counter.h"
 #include "train/log_layout.h"
 #include "training_testing.h"
-
-namespace {
-
-std::atomic<std::size_t> g_allocations{0};
-
-[[maybe_unused]] void* counted_allocation(std::size_t size, std::size_t alignment) {
-  ++g_allocations;
-  void* memory = std::aligned_alloc(alignment, (size + alignment) / alignment * alignment);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-}  // namespace
-
-// Not under AddressSanitizer, which owns these operators: its array and nothrow forms would not meet the ones here. The
-// release build counts.
-#if !defined(__SANITIZE_ADDRESS__)
-// The array and nothrow forms of the standard library call these. Never inline: the compiler would see free() meet the
-// result of new and call it a mistake.
-[[gnu::noinline]] void* operator new(std::size_t size) {
-  return counted_allocation(size, alignof(std::max_align_t));
-}
-[[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t alignment) {
-  return counted_allocation(size, static_cast<std::size_t>(alignment));
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-  std::free(memory);
-}
-#endif
 
 namespace ropewalk {
 namespace {
@@ -300,10 +260,10 @@ TEST_F(TrainerTest, SteadyStepsAllocateNothing) {
     }
     const std::size_t held = run.trainer.arena_bytes();
     EXPECT_GT(held, 0U);
-    const std::size_t before = g_allocations;
+    const std::size_t before = testing::allocations();
     double loss = 0;
     for (int64_t number = 13; number <= 20; ++number) loss += step(number);
-    EXPECT_EQ(g_allocations - before, 0U);
+    EXPECT_EQ(testing::allocations() - before, 0U);
     EXPECT_EQ(run.trainer.arena_bytes(), held);
     EXPECT_TRUE(std::isfinite(loss));
   }

@@ -3,9 +3,12 @@
 #include <fcntl.h>
 
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <random>
+#include <string_view>
 
 #include "storage_testing.h"
+#include "train/checkpoint_file.h"
 #include "train/config_resolve.h"
 #include "train/read_log.h"
 #include "train/run_setup.h"
@@ -89,15 +92,12 @@ inline bool tells_time(const std::string& column) {
 }
 
 /// Fails unless every group holds the first rows of `whole`, bit for bit: all of them, or at least those up to `last`.
-inline void expect_rows_of(const LogTables& tables, const LogTables& whole, int64_t last) {
+inline void expect_rows_of(const LogTables& tables, const LogTables& whole, int64_t last, int64_t last_evaluation) {
   const auto compare = [&](const char* group, const auto& part, const auto& full) {
     ASSERT_LE(part.step.size(), full.step.size()) << group;
     const std::size_t rows = part.step.size();
     std::size_t committed = 0;
-    // The last step is flushed once before its evaluation, which a kill may then prevent.
-    const bool evaluating =
-        std::string_view(group) == "eval" && !whole.train.step.empty() && last == whole.train.step.back();
-    const int64_t through = evaluating ? last - 1 : last;
+    const int64_t through = std::string_view(group) == "eval" ? last_evaluation : last;
     while (committed < full.step.size() && full.step[committed] <= through) ++committed;
     ASSERT_GE(rows, committed) << group << ": rows up to step " << last << " were flushed";
     EXPECT_TRUE(std::equal(part.step.begin(), part.step.end(), full.step.begin())) << group;
@@ -119,6 +119,15 @@ inline void expect_rows_of(const LogTables& tables, const LogTables& whole, int6
   compare("residual", tables.residual, whole.residual);
   compare("attention", tables.attention, whole.attention);
   compare("eval", tables.eval, whole.eval);
+}
+
+inline void expect_rows_of(const LogTables& tables, const LogTables& whole, int64_t last) {
+  expect_rows_of(tables, whole, last, last);
+}
+
+/// The step of the last evaluation that a checkpoint comes after: those of its log were flushed before it was written.
+inline int64_t last_evaluation_of(const Checkpoint& checkpoint) {
+  return nlohmann::json::parse(checkpoint.file.metadata().at("state")).at("evaluated_step").get<int64_t>();
 }
 
 /// A child process with its standard error thrown away. Returns its process id.
