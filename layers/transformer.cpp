@@ -67,7 +67,9 @@ Var Transformer::embed(ForwardPass& pass, const int32_t* tokens) const {
 Var Transformer::blocks(ForwardPass& pass, Var x) const {
   const bool inference = pass.tape.mode() == Mode::inference;
   const auto keep = [&] {
-    if (pass.trace.residuals != nullptr) pass.trace.residuals->push_back(x);
+    if (pass.trace.residuals == nullptr) return;
+    pass.tape.retain_gradient(x);
+    pass.trace.residuals->push_back(x);
   };
   const Arena::Mark mark = pass.tape.arena().mark();
   for (const Block& block : blocks_) {

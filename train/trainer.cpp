@@ -222,6 +222,7 @@ Divergence Trainer::find_divergence(int64_t step) {
       const Var logits = model_.logits(pass, batch_.row_tokens(i).data());
       tape.enter_module("loss");
       const Var loss = cross_entropy(logits, batch_.row_targets(i).data(), static_cast<double>(targets_));
+      tape.retain_gradients();
       if (want_gradient) tape.backward(loss);
       bool in_gradient = false;
       const char* module = tape.first_nonfinite(in_gradient);

@@ -143,5 +143,37 @@ TEST(TapeTest, InferenceKeepsOneValueAndForgetsTheRest) {
   EXPECT_EQ(x.value().at(50), before);
 }
 
+TEST(TapeTest, KeepsTheGradientsThatAreRetainedAndRefusesTheOthers) {
+  Workspace workspace;
+  Tape tape(workspace, Mode::train);
+  const Var x = tape.leaf(random_tensor({3, 4}, DType::f64, 1));
+  const Var kept = scale(x, 2.0);
+  const Var lost = scale(kept, 3.0);
+  const Var y = scale(lost, 5.0);
+  tape.retain_gradient(kept);
+  const Tensor cotangent = random_tensor({3, 4}, DType::f64, 2);
+  tape.seed(y, cotangent);
+  tape.backward();
+  for (int64_t i = 0; i < 12; ++i) {
+    EXPECT_NEAR(tape.gradient_of(kept).at(i), 15 * cotangent.at(i), 1e-12);
+    EXPECT_NEAR(tape.gradient_of(x).at(i), 30 * cotangent.at(i), 1e-12);
+  }
+  EXPECT_THROW(tape.gradient_of(lost), Error);
+}
+
+TEST(TapeTest, GradientsOfAChainTakeTheMemoryOfTwo) {
+  const auto bytes = [](int length) {
+    Workspace workspace;
+    Tape tape(workspace, Mode::train);
+    Var v = tape.leaf(random_tensor({1000}, DType::f64, 1));
+    for (int i = 0; i < length; ++i) v = scale(v, 0.5);
+    const std::size_t before = tape.arena().live_bytes();
+    tape.seed(v, random_tensor({1000}, DType::f64, 2));
+    tape.backward();
+    return tape.arena().live_bytes() - before;
+  };
+  EXPECT_EQ(bytes(20), bytes(3));
+}
+
 }  // namespace
 }  // namespace ropewalk::testing
