@@ -12,6 +12,7 @@
 
 #include "experiments/comparison.h"
 #include "experiments/run_result.h"
+#include "train/durable_file.h"
 #include "train/events.h"
 #include "train/run_directory.h"
 #include "train/text.h"
@@ -218,7 +219,7 @@ std::string layers_text(const LogContents& log, const std::optional<int64_t>& st
 
 std::string log_text(const LogContents& log, const std::string& events, const InspectOptions& options,
                      const TextStyle& style) {
-  const bool locked = run_is_locked(fs::path(log.path).parent_path().string());
+  const bool locked = run_is_locked(directory_of(log.path));
   std::string out = header_text(log, locked);
   if (const std::string divergence = first_divergence(events); !divergence.empty()) out += style.red(divergence);
   for (const std::string& part : {train_text(log.tables.train, options.rows, style), eval_text(log, style),

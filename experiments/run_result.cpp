@@ -35,6 +35,13 @@ std::optional<std::string> read_text(const fs::path& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
+/// The last part of the directory's path, also where it is given as "." or with a slash at the end.
+std::string directory_name(const fs::path& directory) {
+  std::error_code ignored;
+  const fs::path whole = fs::absolute(directory, ignored).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
+}
+
 const json& member(const json& object, const char* key) {
   static const json none;
   if (!object.is_object()) return none;
@@ -155,8 +162,7 @@ double at_length(const RunResult& run, const std::vector<double>& values, int64_
 void read_run_result(const std::string& directory, RunResult& result) {
   result.directory = directory;
   const fs::path path(directory);
-  if (result.id.empty())
-    result.id = path.filename().empty() ? path.parent_path().filename().string() : path.filename().string();
+  if (result.id.empty()) result.id = directory_name(path);
   if (result.variant.empty()) result.variant = result.id;
   read_lengths_of_training(path / "config.ini", result);
   std::error_code ignored;
