@@ -138,7 +138,8 @@ bool has_checkpoint(const fs::path& run) {
   return false;
 }
 
-/// Puts what a worker wrote to its output where the run is, after what earlier ones wrote.
+/// Puts what one attempt at a run wrote where the run is, after what earlier attempts wrote. Until then it is in a file
+/// of its own, so that neither progress nor errors of earlier attempts are taken for those of this one.
 void settle_output(const SweepPaths& paths, const std::string& id) {
   const fs::path output = paths.output(id);
   const fs::path target = paths.run(id) / "output.txt";
@@ -162,20 +163,20 @@ void set_aside(const SweepPaths& paths, const std::string& id) {
   }
 }
 
-/// The last line of a worker's output that says what went wrong.
+/// The last line of a worker's output that says what went wrong; "" if none does.
 std::string last_error(const fs::path& output) {
+  constexpr std::string_view kLead = "ropewalk: error: ";
   const std::string text = tail_of(output.string(), 4096);
-  std::string found;
-  std::size_t begin = 0;
-  while (begin < text.size()) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    std::string_view line = trimmed(std::string_view(text).substr(begin, end - begin));
-    if (constexpr std::string_view kLead = "ropewalk: error: "; line.starts_with(kLead))
-      line.remove_prefix(kLead.size());
-    if (line.size() < end - begin || line.find("error") != std::string_view::npos) found = line;
-    begin = end + 1;
+  std::string_view found;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    if (const std::string_view line = trimmed(rest.substr(0, end)); line.find("error: ") != std::string_view::npos) {
+      found = line;
+    }
+    rest.remove_prefix(std::min(end + 1, rest.size()));
   }
-  return found.substr(0, 300);
+  if (found.starts_with(kLead)) found.remove_prefix(kLead.size());
+  return std::string(found.substr(0, 300));
 }
 
 int default_jobs(const SweepPlan& plan) {
@@ -306,14 +307,13 @@ class SweepRunner {
     const fs::path directory = paths_.run(id);
     std::error_code ignored;
     settle_output(paths_, id);
+    fs::remove(paths_.output(id), ignored);  // of an attempt that did not come as far as to have a directory
     fs::remove(paths_.failure(id), ignored);
     WorkerCommand command{executable_, {}, paths_.output(id).string(), -1};
     if (has_checkpoint(directory)) {
       command.arguments = {"train", "--resume", directory.string()};
-      command.output_file = (directory / "output.txt").string();
     } else {
       if (fs::exists(directory, ignored) && !is_empty_but_for_lock(directory)) set_aside(paths_, id);
-      fs::remove(paths_.output(id), ignored);  // of an attempt that did not come as far as to have a directory
       write_file_durably(paths_.config(id).string(), print_config(plan_.points[i].config, false));
       command.arguments = {"train", paths_.config(id).string(), "--run", directory.string()};
     }

@@ -81,6 +81,13 @@ class SweepRun : public ::testing::Test {
     return -1;
   }
 
+  /// A shell script that stands for the program whose `train CONFIG --run DIR` or `train --resume DIR` does a run.
+  std::string worker_script(const std::string& text) const {
+    write_text(dir_ / "worker.sh", "#!/bin/sh\n" + text);
+    fs::permissions(dir_ / "worker.sh", fs::perms::owner_all);
+    return dir_ / "worker.sh";
+  }
+
   using Statuses = std::map<std::string, std::string>;
   const std::string kLong = "train.steps=1000000";
   TemporaryDirectory dir_;
@@ -197,6 +204,20 @@ TEST_F(SweepRun, RunsThatCannotBeDoneFailWithTheirReasonAndAreTriedAgain) {
   const Finished again = sweep();
   EXPECT_EQ(again.code, kError);
   EXPECT_TRUE(holds(again.err, "6 runs, 4 done before")) << again.err;
+}
+
+TEST_F(SweepRun, ARunFailsForTheReasonOfItsLastAttempt) {
+  const SweepPlan plan = plan_sweep(dir_ / "s.ini", {"train.seed=1", "position.encoding=rope"});
+  const SweepOptions options = {
+      .jobs = 1,
+      .directory = dir_ / "runs/s",
+      .executable = worker_script("if [ $2 = --resume ]; then echo 'step 6/20  loss 2.0  '; exit 1; fi\n"
+                                  "mkdir -p $4/checkpoints && touch $4/checkpoints/5.safetensors\n"
+                                  "echo 'ropewalk: error: the first reason  '\necho 'at the end  '\nexit 2\n")};
+  EXPECT_EQ(run_sweep(plan, options).results.runs.at(0).reason, "exit code 2: the first reason");
+  EXPECT_EQ(run_sweep(plan, options).results.runs.at(0).reason, "exit code 1");
+  EXPECT_EQ(read_text(dir_ / "runs/s/base-s1/output.txt"),
+            "ropewalk: error: the first reason  \nat the end  \nstep 6/20  loss 2.0  \n");
 }
 
 TEST_F(SweepRun, DivergedRunsAreDone) {
