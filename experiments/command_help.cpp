@@ -27,7 +27,7 @@ std::vector<CommandInfo> make_infos() {
        "  ropewalk train --resume runs/run/20260314T150926-5a1f0c\n",
        {run_directory,
         {"--resume", "RUN", "continue the run in this directory from its newest checkpoint; no FILE"},
-        {"--name", "NAME", "runs/NAME/<time> is the run's directory; default: the file's name"}},
+        {"--name", "NAME", "without --run: runs/NAME/<time> is the run's directory; default: the file's name"}},
        0,
        1,
        true},

@@ -87,8 +87,10 @@ int train(const Call& call) {
   const bool resume = call.arguments.has("--resume");
   TrainRequest request{.command_line = call.command_line, .resume = resume};
   if (resume) {
-    if (!call.arguments.files.empty() || call.arguments.has("--run")) {
-      throw UsageError("'ropewalk train --resume RUN' takes neither FILE nor --run; the run has its own configuration");
+    if (!call.arguments.files.empty() || call.arguments.has("--run") || call.arguments.has("--name")) {
+      throw UsageError(
+          "'ropewalk train --resume RUN' takes neither FILE, --run nor --name; the run has its own configuration and "
+          "directory");
     }
     request.directory = call.arguments.value("--resume");
     const fs::path config = fs::path(request.directory) / "config.ini";
@@ -99,6 +101,11 @@ int train(const Call& call) {
     request.config = load_config(config.string(), call.overrides());
   } else {
     if (call.arguments.files.empty()) throw UsageError("'ropewalk train' needs a FILE, or --resume RUN");
+    if (call.arguments.has("--run") && call.arguments.has("--name")) {
+      throw UsageError(
+          "'ropewalk train' takes --run or --name, not both: --run DIR is the directory, --name NAME makes "
+          "one in runs/NAME/");
+    }
     request.config = load_config(call.file(), call.overrides());
     request.directory = call.arguments.value("--run");
     request.name = call.arguments.value("--name", stem_of(call.file()));
@@ -217,6 +224,12 @@ int config(const Call& call) {
 }
 
 int inspect_log(const Call& call) {
+  if ((call.arguments.has("--rows") || call.arguments.has("--step")) && is_sweep_directory(call.file())) {
+    throw UsageError(
+        fmt::format("--rows and --step are for the log of one run; '{}' is a sweep: give one of the runs "
+                    "in it",
+                    printable(call.file())));
+  }
   InspectOptions options;
   options.rows = whole_number(call.arguments, "--rows", options.rows, 0, 1'000'000'000);
   if (call.arguments.has("--step")) {

@@ -61,12 +61,23 @@ TEST_F(CommandLine, UsageErrorsNameTheWayOut) {
   EXPECT_TRUE(holds(refused({"train"}), "needs a FILE, or --resume RUN"));
   EXPECT_TRUE(holds(refused({"train", "run.ini", "other.ini"}), "unexpected argument 'other.ini'"));
   EXPECT_TRUE(holds(refused({"train", "run.ini", "--job", "2"}), "unknown flag '--job'"));
-  EXPECT_TRUE(holds(refused({"train", "run.ini", "--resume", "x"}), "takes neither FILE nor --run"));
+  EXPECT_TRUE(holds(refused({"train", "run.ini", "--resume", "x"}), "takes neither FILE, --run nor --name"));
   EXPECT_TRUE(holds(refused({"train", "--resume", "nowhere"}), "'nowhere': holds no run"));
   EXPECT_TRUE(holds(refused({"sweep", "run.ini", "--jobs", "0"}), "whole number from 1 to 4096"));
   EXPECT_TRUE(holds(refused({"inspect"}), "usage: ropewalk inspect RUN|SWEEP"));
   EXPECT_TRUE(holds(refused({"recover", "x", "model.d_model=1"}), "takes no section.key=value"));
   EXPECT_TRUE(holds(refused({"config", "--markdown", "run.ini"}), "takes no FILE"));
+}
+
+TEST_F(CommandLine, FlagsThatWouldDoNothingAreRefused) {
+  EXPECT_TRUE(holds(refused({"train", "--name", "n", "--resume", "x"}), "takes neither FILE, --run nor --name"));
+  EXPECT_TRUE(holds(refused({"train", "run.ini", "--run", "d", "--name", "n"}), "takes --run or --name, not both"));
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "d"));
+  std::filesystem::create_directory(dir_ / "s");
+  write_text(dir_ / "s/sweep.ini", kRun);
+  EXPECT_EQ(run({"inspect", "s"}).code, kDone);
+  EXPECT_TRUE(holds(refused({"inspect", "s", "--rows", "3"}), "'s' is a sweep: give one of the runs in it"));
+  EXPECT_TRUE(holds(refused({"inspect", "s", "--step", "3"}), "--rows and --step are for the log of one run"));
 }
 
 TEST_F(CommandLine, ConfigurationErrorsComeAllAtOnceAndStartNothing) {
