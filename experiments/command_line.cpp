@@ -242,7 +242,11 @@ int inspect_log(const Call& call) {
 int report(const Call& call) {
   const std::vector<std::string>& directories = call.arguments.files;
   const std::string page = call.arguments.value("--output", (fs::path(directories.front()) / "report.html").string());
-  write_file_durably(page, report_html(read_report_subject(directories)));
+  const ReportSubject subject = read_report_subject(directories);
+  for (const RunResult& run : subject.runs) {
+    if (!run.log_problem.empty()) message("ropewalk: warning: {}: {}\n", run.id, run.log_problem);
+  }
+  write_file_durably(page, report_html(subject));
   print(page + "\n");
   return kDone;
 }

@@ -11,6 +11,8 @@
 
 #include "experiments/comparison.h"
 #include "experiments/svg_plot.h"
+#include "train/read_log.h"
+#include "train/run_log.h"
 #include "train/text.h"
 
 namespace ropewalk {
@@ -107,6 +109,7 @@ std::string runs_html(std::span<const RunResult> runs) {
       remark = fmt::format("step {}{}{}", d.step, d.module.empty() ? "" : ", first in " + d.module,
                            d.where.empty() ? "" : " (" + d.where + ")");
     }
+    if (!run.log_problem.empty()) remark += (remark.empty() ? "" : "; ") + run.log_problem;
     out += fmt::format(
         "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
         "<td>{}</td></tr>\n",
@@ -122,9 +125,23 @@ std::string text_of(const fs::path& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
+/// Why the log of a run that began cannot be read; "" if it can.
+std::string log_problem(const RunResult& run) {
+  const std::string log = RunLog::path_in(run.directory);
+  std::error_code ignored;
+  if (!fs::exists(log, ignored)) return run.reason.empty() ? "has no log.h5" : "";  // it failed before it made one
+  try {
+    read_log(log);
+    return "";
+  } catch (const LogError& error) {
+    return error.what();
+  }
+}
+
 void add_runs(const std::string& directory, bool several, ReportSubject& subject) {
   if (!is_sweep_directory(directory)) {
     subject.runs.push_back(read_single_run(directory));
+    subject.runs.back().log_problem = log_problem(subject.runs.back());
     if (!several) {
       subject.title = subject.runs.back().id;
       subject.config = text_of(fs::path(directory) / "config.ini");
@@ -133,6 +150,7 @@ void add_runs(const std::string& directory, bool several, ReportSubject& subject
   }
   SweepResults sweep = read_sweep_results(directory);
   for (RunResult& run : sweep.runs) {
+    if (run.status != "waiting") run.log_problem = log_problem(run);
     if (several) {
       run.variant = sweep.name + "/" + run.variant;
       run.id = sweep.name + "/" + run.id;

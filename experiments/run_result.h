@@ -25,6 +25,7 @@ struct RunResult {
   std::string directory;
   std::string status = "waiting";  ///< waiting running finished interrupted diverged failed killed
   std::string reason;              ///< why it failed, one line
+  std::string log_problem;         ///< why its log cannot be read, where a report looked for it; one line
 
   int64_t steps = 0;  ///< done
   int64_t parameters = 0;

@@ -137,7 +137,14 @@ TEST_F(CommandLine, TrainPrintsTheDirectoryThatOtherCommandsTake) {
   EXPECT_EQ(reported.out, "page.html\n");
   EXPECT_TRUE(holds(read_text(dir_ / "page.html"), "<polyline"));
 
+  EXPECT_EQ(reported.err, "");
+
   EXPECT_EQ(run({"recover", directory}).code, kDone);
+  write_text(dir_ / (directory + "/log.h5"), "");
+  const Finished without_log = run({"report", directory});
+  EXPECT_EQ(without_log.code, kDone);
+  EXPECT_TRUE(holds(without_log.err, "ropewalk: warning: " + directory.substr(9) + ": cannot read log '"))
+      << without_log.err;
   EXPECT_EQ(run({"describe", "run.ini"}).code, kDone);
 }
 
