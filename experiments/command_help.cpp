@@ -72,7 +72,7 @@ std::vector<CommandInfo> make_infos() {
       {"describe",
        "FILE [section.key=value ...]",
        "parameters, FLOPs and bytes, before anything runs",
-       "",
+       "FILE may be a sweep: then what its variants have in common comes first, and then what is each one's own.\n",
        {},
        1,
        1,
@@ -82,7 +82,8 @@ std::vector<CommandInfo> make_infos() {
        "the resolved configuration and where each value came from",
        "Prints every key at its value with its origin (default, file:line or command line); what it prints loads "
        "again\n"
-       "as it stands. 'ropewalk help keys' explains the keys.\n",
+       "as it stands. Of a sweep: the keys that were given, its grid and variants, and the runs that they make.\n"
+       "'ropewalk help keys' explains the keys.\n",
        {{"--markdown", "", "print the tables of all keys as Markdown instead; no FILE"}},
        0,
        1,

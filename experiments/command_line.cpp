@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <new>
-#include <set>
 
 #include "data/error.h"
 #include "experiments/arguments.h"
@@ -16,6 +14,7 @@
 #include "experiments/inspect.h"
 #include "experiments/report.h"
 #include "experiments/run_result.h"
+#include "experiments/sweep_overview.h"
 #include "experiments/sweep_plan.h"
 #include "experiments/sweep_run.h"
 #include "experiments/terminal.h"
@@ -125,31 +124,12 @@ int train(const Call& call) {
   }
 }
 
-std::string dry_run_text(const SweepPlan& plan) {
-  std::string out = "   #  run";
-  std::size_t width = 4;
-  for (const SweepPoint& point : plan.points) width = std::max(width, run_id(point).size());
-  out += std::string(width - 3, ' ');
-  for (const std::string& key : plan.varying_keys) out += "  " + key;
-  out += "\n";
-  int number = 0;
-  for (const SweepPoint& point : plan.points) {
-    out += fmt::format("{:>4}  {}", ++number, padded_right(run_id(point), width));
-    for (const std::string& key : plan.varying_keys) {
-      out += "  " + padded_right(config_value(point.config.config, key), key.size());
-    }
-    while (out.back() == ' ') out.pop_back();
-    out += "\n";
-  }
-  return out;
-}
-
 int sweep(const Call& call) {
   const int64_t jobs = whole_number(call.arguments, "--jobs", 0, 1, 4096);
   const SweepPlan plan = plan_sweep(call.file(), call.overrides());
   warn(plan.warnings);
   if (call.arguments.has("--dry-run")) {
-    print(dry_run_text(plan));
+    print(runs_text(plan));
     return kDone;
   }
   const SweepOutcome outcome =
@@ -174,20 +154,10 @@ int eval(const Call& call) {
   return kDone;
 }
 
-/// One configuration a variant: a probe has seeds of its own.
-std::vector<SweepPoint> probe_points(const SweepPlan& plan) {
-  std::vector<SweepPoint> out;
-  std::set<std::string> seen;
-  for (const SweepPoint& point : plan.points) {
-    if (seen.insert(point.variant).second) out.push_back(point);
-  }
-  return out;
-}
-
 int probe(const Call& call) {
   const SweepPlan plan = plan_sweep(call.file(), call.overrides(), option_table(), Purpose::probe);
   warn(plan.warnings);
-  const std::vector<SweepPoint> points = probe_points(plan);
+  const std::vector<SweepPoint> points = variant_points(plan);  // a probe has seeds of its own
   const std::string given = call.arguments.value("--run");
   if (!given.empty()) use_run_directory(given);
   const std::string root = given.empty() ? create_run_directory("runs", plan.name) : given;
@@ -202,10 +172,17 @@ int probe(const Call& call) {
 }
 
 int describe_model(const Call& call) {
-  const ResolvedConfig config = load_config(call.file(), call.overrides());
-  warn(config.warnings);
-  print(describe(config));
+  const SweepPlan plan = plan_sweep(call.file(), call.overrides());
+  warn(plan.warnings);
+  print(plan.is_sweep ? describe_sweep(plan) : describe(plan.points.front().config));
   return kDone;
+}
+
+std::string runs_as_comments(const SweepPlan& plan) {
+  std::string out = "# The runs:\n# ";
+  for (const char c : runs_text(plan)) out += c == '\n' ? std::string("\n# ") : std::string(1, c);
+  out.resize(out.size() - 2);
+  return out;
 }
 
 int config(const Call& call) {
@@ -217,9 +194,9 @@ int config(const Call& call) {
     return kDone;
   }
   if (call.arguments.files.empty()) throw UsageError("'ropewalk config' needs a FILE, or --markdown");
-  const ResolvedConfig config = load_config(call.file(), call.overrides());
-  warn(config.warnings);
-  print(print_config(config, true));
+  const SweepPlan plan = plan_sweep(call.file(), call.overrides());
+  warn(plan.warnings);
+  print(plan.is_sweep ? plan.text + "\n" + runs_as_comments(plan) : print_config(plan.points.front().config, true));
   return kDone;
 }
 

@@ -105,6 +105,7 @@ class SweepReader {
                          printable(entry.value), kLongestName));
       }
       sweep.name = entry.value;
+      sweep.name_origin = entry.origin;
     } else if (key == "seeds") {
       read_seeds("sweep.seeds", entry);
     } else {
@@ -253,25 +254,26 @@ SweepFile read_sweep_file(const std::string& file, const std::vector<std::string
 }
 
 std::string print_sweep_file(const SweepFile& sweep, const OptionTable& table) {
-  std::string text;
+  std::string text = "# Keys that do not stand here are at their defaults.\n";
+  const auto add = [&](const std::string& key, const std::string& value, const Origin& origin) {
+    text += fmt::format("{} = {}  # {}\n", key, quoted_for_file(value), printable(origin.text()));
+  };
   for (const Option& option : table.options()) {
     const auto last = std::find_if(sweep.base.rbegin(), sweep.base.rend(),
                                    [&](const Entry& entry) { return entry.key == option.key; });
-    if (last != sweep.base.rend()) text += fmt::format("{} = {}\n", last->key, quoted_for_file(last->value));
+    if (last != sweep.base.rend()) add(last->key, last->value, last->origin);
   }
-  text += fmt::format("\n[sweep]\nname = {}\n", sweep.name);
-  if (!sweep.seeds.empty()) text += fmt::format("seeds = {}\n", format_value(sweep.seeds));
+  text += "\n[sweep]\n";
+  add("name", sweep.name, sweep.name_origin);
+  if (!sweep.seeds.empty()) add("seeds", format_value(sweep.seeds), sweep.seeds_origin);
   if (!sweep.grid.empty()) text += "\n[grid]\n";
-  for (const SweepAxis& axis : sweep.grid) {
-    text += fmt::format("{} = {}\n", axis.key, quoted_for_file(joined(axis.values)));
-  }
+  for (const SweepAxis& axis : sweep.grid) add(axis.key, joined(axis.values), axis.origin);
   for (const SweepVariant& variant : sweep.variants) {
     text += fmt::format("\n[variant {}]\n", variant.name);
-    for (const Entry& entry : variant.overrides)
-      text += fmt::format("{} = {}\n", entry.key, quoted_for_file(entry.value));
+    for (const Entry& entry : variant.overrides) add(entry.key, entry.value, entry.origin);
   }
   if (!sweep.rules.empty()) text += "\n[exclude]\n";
-  for (const SweepRule& rule : sweep.rules) text += fmt::format("rule = {}\n", quoted_for_file(rule.text));
+  for (const SweepRule& rule : sweep.rules) add("rule", rule.text, rule.origin);
   return text;
 }
 

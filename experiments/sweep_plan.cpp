@@ -237,6 +237,7 @@ SweepPlan plan_sweep(const std::string& file, const std::vector<std::string>& ar
   }
   SweepPlan plan;
   plan.name = sweep.name;
+  plan.is_sweep = sweep.is_sweep();
   plan.varying_keys = varying_keys(sweep);
   std::vector<std::string> ignored;
   plan.seeds = sweep.seeds;

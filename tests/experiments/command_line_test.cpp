@@ -107,6 +107,39 @@ TEST_F(CommandLine, ConfigPrintsAFileThatLoadsAgain) {
   EXPECT_TRUE(run({"config", "--markdown"}).out.starts_with("# Configuration keys"));
 }
 
+TEST_F(CommandLine, ConfigPrintsASweepThatLoadsAgain) {
+  write_text(dir_ / "sweep.ini",
+             "include = run.ini\n[sweep]\nseeds = 1..2\n[grid]\nposition.encoding = rope, none\n[variant wide]\n"
+             "model.d_model = 16\n");
+  const Finished first = run({"config", "sweep.ini", "optim.lr=0.5"});
+  EXPECT_EQ(first.code, kDone) << first.err;
+  EXPECT_TRUE(holds(first.out, "\noptim.lr = 0.5  # command line\n")) << first.out;
+  EXPECT_TRUE(holds(first.out, "\n[grid]\nposition.encoding = rope, none  # sweep.ini:5\n")) << first.out;
+  EXPECT_TRUE(holds(first.out, "\n#    5  wide-s1  rope               16\n#    6  wide-s2  rope               16\n"))
+      << first.out;
+  write_text(dir_ / "again.ini", first.out);
+  EXPECT_EQ(run({"sweep", "again.ini", "--dry-run"}).out, run({"sweep", "sweep.ini", "--dry-run", "optim.lr=0.5"}).out);
+}
+
+TEST_F(CommandLine, DescribeTellsWhatVariantsShareFromWhatTheyDoNot) {
+  write_text(
+      dir_ / "sweep.ini",
+      "include = run.ini\n[sweep]\nseeds = 1..2\n[grid]\nposition.encoding = none, learned\noptim.lr = 1e-3, 1e-2\n");
+  const Finished described = run({"describe", "sweep.ini"});
+  EXPECT_EQ(described.code, kDone) << described.err;
+  const std::size_t none = described.out.find("\nvariants none-lr_0.001, none-lr_0.01\n");
+  const std::size_t learned = described.out.find("\nvariants learned-lr_0.001, learned-lr_0.01\n");
+  ASSERT_TRUE(none < learned && learned < described.out.size()) << described.out;
+  EXPECT_TRUE(described.out.starts_with("8 runs; what all have in common:\n")) << described.out;
+  EXPECT_LT(described.out.find("FLOPs a token "), none) << described.out;
+  EXPECT_EQ(described.out.find("FLOPs a token ", none), std::string::npos) << described.out;
+  const std::string single = run({"describe", "run.ini", "position.encoding=learned"}).out;
+  const std::size_t at = single.find("parameters ");
+  const std::string parameters = single.substr(at, single.find('\n', at) + 1 - at);
+  EXPECT_TRUE(holds(described.out.substr(learned), parameters)) << described.out;
+  EXPECT_FALSE(holds(described.out.substr(0, learned), parameters)) << described.out;
+}
+
 TEST_F(CommandLine, DryRunPrintsTheRunsAndStartsNone) {
   const Finished result = run({"sweep", "run.ini", "--dry-run", "position.encoding=rope,none", "train.seed=1..2"});
   EXPECT_EQ(result.code, kDone) << result.err;
