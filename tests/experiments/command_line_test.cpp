@@ -64,6 +64,8 @@ TEST_F(CommandLine, UsageErrorsNameTheWayOut) {
   EXPECT_TRUE(holds(refused({"train", "run.ini", "--resume", "x"}), "takes neither FILE, --run nor --name"));
   EXPECT_TRUE(holds(refused({"train", "--resume", "nowhere"}), "'nowhere': holds no run"));
   EXPECT_TRUE(holds(refused({"sweep", "run.ini", "--jobs", "0"}), "whole number from 1 to 4096"));
+  EXPECT_TRUE(
+      holds(refused({"sweep", "run.ini", "--jobs", "-1"}), "--jobs = '-1': must be a whole number from 1 to 4096"));
   EXPECT_TRUE(holds(refused({"inspect"}), "usage: ropewalk inspect RUN|SWEEP"));
   EXPECT_TRUE(holds(refused({"recover", "x", "model.d_model=1"}), "takes no section.key=value"));
   EXPECT_TRUE(holds(refused({"config", "--markdown", "run.ini"}), "takes no FILE"));
