@@ -338,7 +338,8 @@ Ranking rank(const MetricTable& table, std::size_t column) {
     for (std::size_t j = i + 1; j < n; ++j) {
       std::size_t pairs = 0;
       better[i][j] = beats(table, order[i], order[j], column, &pairs);
-      out.fewest_pairs = out.most_pairs == 0 ? pairs : std::min(out.fewest_pairs, pairs);
+      const bool first = i == 0 && j == 1;
+      out.fewest_pairs = first ? pairs : std::min(out.fewest_pairs, pairs);
       out.most_pairs = std::max(out.most_pairs, pairs);
     }
   }

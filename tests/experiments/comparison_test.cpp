@@ -182,6 +182,22 @@ TEST(Ranking, SeedsThatAreNotSharedPairNothing) {
   EXPECT_EQ(ranking.most_pairs, 0U);
 }
 
+TEST(Ranking, CountsAPairWithoutCommonSeedsAmongTheFewest) {
+  std::vector<RunResult> runs;
+  for (int64_t seed = 1; seed <= 3; ++seed) {
+    runs.push_back(finished_run("a", seed, {1.0}));
+    runs.push_back(finished_run("b", seed + 10, {2.0}));
+    runs.push_back(finished_run("c", seed, {3.0}));
+    runs.push_back(finished_run("c", seed + 10, {3.0}));
+  }
+  const Comparison comparison = compare(runs);
+  const Ranking ranking = rank(comparison.tables[0], 0);
+  EXPECT_EQ(ranking.fewest_pairs, 0U);
+  EXPECT_EQ(ranking.most_pairs, 3U);
+  EXPECT_EQ(ranking.tiers, (Tiers{{0, 1}, {2}}));
+  EXPECT_TRUE(holds(ranking_lines(comparison, comparison.tables[0]).front(), "(n = 0 to 3)"));
+}
+
 TEST(Comparison, TextHasNoEscapesUnlessColourIsWanted) {
   const Comparison comparison = compare(three_variants(3));
   EXPECT_FALSE(holds(comparison_text(comparison, {}), "\x1b"));
