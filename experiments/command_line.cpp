@@ -11,6 +11,7 @@
 #include "experiments/arguments.h"
 #include "experiments/command_help.h"
 #include "experiments/comparison.h"
+#include "experiments/exit_code.h"
 #include "experiments/inspect.h"
 #include "experiments/report.h"
 #include "experiments/run_result.h"
@@ -116,7 +117,7 @@ int train(const Call& call) {
       return kDone;
     case LogStatus::interrupted:
       message("interrupted; 'ropewalk train --resume {}' goes on from here\n", outcome.directory);
-      return 128 + outcome.signal;
+      return exit_code_after(outcome.signal);
     case LogStatus::diverged:
       return kDiverged;
     default:

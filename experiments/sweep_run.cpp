@@ -18,6 +18,7 @@
 
 #include "data/files.h"
 #include "experiments/arguments.h"
+#include "experiments/exit_code.h"
 #include "experiments/sweep_progress.h"
 #include "experiments/worker.h"
 #include "train/durable_file.h"
@@ -352,11 +353,12 @@ class SweepRunner {
     read_sweep_run(paths_.root.string(), fresh);
     run = std::move(fresh);
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    const bool as_it_says = (code == 0 && run.status == "finished") || (code == 3 && run.status == "diverged") ||
-                            ((code == 130 || code == 143) && run.status == "interrupted") ||
-                            (signals_.signal() != 0 && run.status != "failed");
+    const bool after_signal = code == exit_code_after(SIGINT) || code == exit_code_after(SIGTERM);
+    const bool as_it_says =
+        (code == kDone && run.status == "finished") || (code == kDiverged && run.status == "diverged") ||
+        (after_signal && run.status == "interrupted") || (signals_.signal() != 0 && run.status != "failed");
     if (!as_it_says) {
-      const std::string what = code == 0 ? "it ended without having finished" : end_text(status);
+      const std::string what = code == kDone ? "it ended without having finished" : end_text(status);
       fail(worker.run, error.empty() ? what : what + ": " + error);
       return;
     }
@@ -405,16 +407,16 @@ class SweepRunner {
 }  // namespace
 
 int SweepOutcome::exit_code() const {
-  if (signal != 0) return 128 + signal;
+  if (signal != 0) return exit_code_after(signal);
   bool diverged = false;
   for (const RunResult& run : results.runs) {
     if (run.has_diverged()) {
       diverged = true;
     } else if (!run.counts()) {
-      return 1;
+      return kError;
     }
   }
-  return diverged ? 3 : 0;
+  return diverged ? kDiverged : kDone;
 }
 
 SweepOutcome run_sweep(const SweepPlan& plan, const SweepOptions& options) {

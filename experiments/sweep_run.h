@@ -17,7 +17,7 @@ struct SweepOutcome {
   SweepResults results;
   int signal = 0;  ///< SIGINT or SIGTERM that ended it before its time
 
-  /// 0 all finished, 1 some failed, 3 some diverged and the others finished, 130 or 143 after a signal.
+  /// kDone: all finished; kError: some failed; kDiverged: some diverged and the others finished; or that of a signal.
   int exit_code() const;
 };
 

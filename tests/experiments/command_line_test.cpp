@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/command_help.h"
+#include "experiments/exit_code.h"
 #include "run_binary.h"
 
 namespace ropewalk {

@@ -7,7 +7,7 @@
 #include <map>
 #include <sstream>
 
-#include "experiments/command_line.h"
+#include "experiments/exit_code.h"
 #include "run_binary.h"
 
 namespace ropewalk {
