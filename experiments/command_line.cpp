@@ -14,6 +14,7 @@
 #include "experiments/exit_code.h"
 #include "experiments/inspect.h"
 #include "experiments/report.h"
+#include "experiments/run_paths.h"
 #include "experiments/run_result.h"
 #include "experiments/sweep_overview.h"
 #include "experiments/sweep_plan.h"
@@ -32,7 +33,6 @@
 #include "train/probe_run.h"
 #include "train/read_log.h"
 #include "train/run_directory.h"
-#include "train/run_log.h"
 #include "train/safetensors.h"
 #include "train/suggest.h"
 #include "train/text.h"
@@ -93,12 +93,12 @@ int train(const Call& call) {
           "directory");
     }
     request.directory = call.arguments.value("--resume");
-    const fs::path config = fs::path(request.directory) / "config.ini";
+    const std::string config = RunPaths{request.directory}.config();
     std::error_code ignored;
     if (!fs::exists(config, ignored)) {
       throw UsageError(fmt::format("--resume '{}': holds no run (no config.ini)", printable(request.directory)));
     }
-    request.config = load_config(config.string(), call.overrides());
+    request.config = load_config(config, call.overrides());
   } else {
     if (call.arguments.files.empty()) throw UsageError("'ropewalk train' needs a FILE, or --resume RUN");
     if (call.arguments.has("--run") && call.arguments.has("--name")) {
@@ -140,7 +140,7 @@ int sweep(const Call& call) {
     return outcome.exit_code();
   }
   const SweepResults& results = outcome.results;
-  const std::string page = (fs::path(results.directory) / "report.html").string();
+  const std::string page = report_in(results.directory);
   write_file_durably(page, report_html({results.name, results.runs, results.text}));
   print(comparison_text(compare(results.runs), style_of(STDOUT_FILENO)) + "\n" + page + "\n");
   return outcome.exit_code();
@@ -148,7 +148,7 @@ int sweep(const Call& call) {
 
 int eval(const Call& call) {
   const LengthScores scores = evaluate_run(call.file(), call.overrides());
-  const Config config = load_config((fs::path(call.file()) / "config.ini").string(), call.overrides()).config;
+  const Config config = load_config(RunPaths{call.file()}.config(), call.overrides()).config;
   const bool task = config.data.source == "task";
   print(scores_text(scores, task ? config.data.max_length : config.train.context_length));
   for (const std::string& note : scores.notes) message("{}\n", note);
@@ -219,7 +219,7 @@ int inspect_log(const Call& call) {
 
 int report(const Call& call) {
   const std::vector<std::string>& directories = call.arguments.files;
-  const std::string page = call.arguments.value("--output", (fs::path(directories.front()) / "report.html").string());
+  const std::string page = call.arguments.value("--output", report_in(directories.front()));
   const ReportSubject subject = read_report_subject(directories);
   for (const RunResult& run : subject.runs) {
     if (!run.log_problem.empty()) message("ropewalk: warning: {}: {}\n", run.id, run.log_problem);
@@ -252,7 +252,7 @@ int bench(const Call& call) {
 int recover(const Call& call) {
   std::error_code ignored;
   const bool is_directory = fs::is_directory(call.file(), ignored);
-  const std::string path = is_directory ? RunLog::path_in(call.file()) : call.file();
+  const std::string path = is_directory ? RunPaths{call.file()}.log() : call.file();
   const RecoveredLog recovered = recover_log(path);
   std::string status;
   for (std::size_t i = 0; i < recovered.before.size() && i < 1; ++i) {

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "experiments/comparison.h"
+#include "experiments/run_paths.h"
 #include "experiments/run_result.h"
 #include "train/durable_file.h"
 #include "train/events.h"
@@ -236,11 +237,11 @@ std::string inspect(const std::string& path, const InspectOptions& options, cons
   }
   std::error_code ignored;
   const bool is_directory = fs::is_directory(path, ignored);
-  const fs::path log = is_directory ? fs::path(path) / "log.h5" : fs::path(path);
+  const std::string log = is_directory ? RunPaths{path}.log() : path;
   if (is_directory && !fs::exists(log, ignored)) {
     throw LogError(fmt::format("'{}' holds neither a run's log.h5 nor a sweep's sweep.ini", printable(path)));
   }
-  return log_text(read_log(log.string()), (log.parent_path() / "events.jsonl").string(), options, style);
+  return log_text(read_log(log), RunPaths{directory_of(log)}.events(), options, style);
 }
 
 }  // namespace ropewalk

@@ -5,20 +5,17 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
 
 #include "experiments/comparison.h"
+#include "experiments/run_paths.h"
 #include "experiments/svg_plot.h"
+#include "experiments/text_file.h"
 #include "train/read_log.h"
-#include "train/run_log.h"
 #include "train/text.h"
 
 namespace ropewalk {
 namespace {
-
-namespace fs = std::filesystem;
 
 std::string style_sheet() {
   return ":root{--ink:#1b1b1b;--paper:#fff;--rule:#d9d9d9;--faint:#5f5f5f;color-scheme:light dark}\n"
@@ -120,16 +117,12 @@ std::string runs_html(std::span<const RunResult> runs) {
   return out + "</table></div>\n";
 }
 
-std::string text_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
 /// Why the log of a run that began cannot be read; "" if it can.
 std::string log_problem(const RunResult& run) {
-  const std::string log = RunLog::path_in(run.directory);
+  const std::string log = RunPaths{run.directory}.log();
   std::error_code ignored;
-  if (!fs::exists(log, ignored)) return run.reason.empty() ? "has no log.h5" : "";  // it failed before it made one
+  if (!std::filesystem::exists(log, ignored))
+    return run.reason.empty() ? "has no log.h5" : "";  // it failed before it made one
   try {
     read_log(log);
     return "";
@@ -144,7 +137,7 @@ void add_runs(const std::string& directory, bool several, ReportSubject& subject
     subject.runs.back().log_problem = log_problem(subject.runs.back());
     if (!several) {
       subject.title = subject.runs.back().id;
-      subject.config = text_of(fs::path(directory) / "config.ini");
+      subject.config = text_of(RunPaths{directory}.config()).value_or("");
     }
     return;
   }

@@ -61,9 +61,6 @@ RunResult planned_run(const SweepPlan& plan, const SweepPoint& point);
 /// read_run_result() for a run of the sweep in this directory, and why its last worker failed, if it did.
 void read_sweep_run(const std::string& sweep_directory, RunResult& result);
 
-/// Where a sweep keeps why the last worker of a run failed.
-std::string failure_file(const std::string& sweep_directory, const std::string& id);
-
 /// A run by itself: id and variant are its name. Throws std::runtime_error if the directory holds no run.
 RunResult read_single_run(const std::string& directory);
 
