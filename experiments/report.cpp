@@ -92,8 +92,8 @@ LinePlot length_plot(const Comparison& comparison, const MetricTable& table) {
   return plot;
 }
 
-std::string number(double value, const char* unit = "") {
-  return std::isfinite(value) ? fmt::format("{:.4g}{}", value, unit) : "";
+std::string number(double value) {
+  return std::isfinite(value) ? fmt::format("{:.4g}", value) : "";
 }
 
 std::string runs_html(std::span<const RunResult> runs) {
@@ -102,10 +102,7 @@ std::string runs_html(std::span<const RunResult> runs) {
       "<th>training loss</th><th>tokens/s</th><th>time</th><th>remark</th></tr>\n";
   for (const RunResult& run : runs) {
     std::string remark = run.reason;
-    for (const RunDivergence& d : run.divergence) {
-      remark = fmt::format("step {}{}{}", d.step, d.module.empty() ? "" : ", first in " + d.module,
-                           d.where.empty() ? "" : " (" + d.where + ")");
-    }
+    if (!run.divergence.empty()) remark = divergence_text(run.divergence.front());
     if (!run.log_problem.empty()) remark += (remark.empty() ? "" : "; ") + run.log_problem;
     out += fmt::format(
         "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
@@ -173,14 +170,13 @@ std::string report_html(const ReportSubject& subject) {
       "<style>\n{1}</style>\n</head>\n<body>\n<h1>{0}</h1>\n",
       title, style_sheet());
   std::set<int64_t> seeds;
-  std::size_t counted = 0;
+  std::size_t finished = 0;
   for (const RunResult& run : subject.runs) {
     seeds.insert(run.seed);
-    counted += run.counts() ? 1 : 0;
+    finished += run.counts() ? 1 : 0;
   }
-  out += fmt::format("<p>{} variant{}, {} seed{}, {} run{}, of which {} finished.</p>\n", comparison.variants.size(),
-                     comparison.variants.size() == 1 ? "" : "s", seeds.size(), seeds.size() == 1 ? "" : "s",
-                     subject.runs.size(), subject.runs.size() == 1 ? "" : "s", counted);
+  out += fmt::format("<p>{}, {}, {}, of which {} finished.</p>\n", counted(comparison.variants.size(), "variant"),
+                     counted(seeds.size(), "seed"), counted(subject.runs.size(), "run"), finished);
   if (!comparison.protocol.empty()) {
     std::vector<std::string> lengths;
     for (const int64_t length : comparison.train_lengths) lengths.push_back(fmt::format("{}", length));

@@ -123,8 +123,8 @@ void read_lengths_of_training(const std::string& config_file, RunResult& result)
   if (!config_text) return;
   try {
     const Config config = parse_config_text(*config_text, config_file);
-    result.task = config.data.source == "task";
-    result.train_length = result.task ? config.data.max_length : config.train.context_length;
+    const bool task = config.data.source == "task";
+    result.train_length = task ? config.data.max_length : config.train.context_length;
     result.learned_table = config.position.encoding == "learned";
   } catch (const ConfigError&) {
     // A run of another version: what it came to can be shown without knowing what it was trained at.
@@ -170,6 +170,11 @@ void read_run_result(const std::string& directory, RunResult& result) {
     result.status = fs::exists(paths.log(), ignored) ? "killed" : "waiting";
     read_failure(paths.events(), result);
   }
+}
+
+std::string divergence_text(const RunDivergence& divergence) {
+  return fmt::format("step {}{}{}", divergence.step, divergence.module.empty() ? "" : ", first in " + divergence.module,
+                     divergence.where.empty() ? "" : " (" + divergence.where + ")");
 }
 
 RunResult read_single_run(const std::string& directory) {

@@ -16,6 +16,9 @@ struct RunDivergence {
   std::string where;  ///< "value" or "gradient"
 };
 
+/// "step 40, first in blocks.3.ffn (gradient)"
+std::string divergence_text(const RunDivergence& divergence);
+
 /// What one run came to, as its directory tells.
 struct RunResult {
   std::string id;       ///< name of its directory
@@ -34,7 +37,6 @@ struct RunResult {
   double train_loss = std::numeric_limits<double>::quiet_NaN();
   int64_t train_length = 0;    ///< the longest length trained at; 0 if unknown
   bool learned_table = false;  ///< positions come from a table that ends somewhere
-  bool task = false;           ///< generated problems: accuracy and exact match count
 
   std::string protocol;
   std::vector<int64_t> lengths;                ///< of the columns below; NaN: not evaluable at that length

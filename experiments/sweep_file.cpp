@@ -24,14 +24,6 @@ bool is_safe_name(std::string_view name) {
          std::all_of(name.begin(), name.end(), is_name_character);
 }
 
-std::string safe_name(std::string name) {
-  std::replace_if(
-      name.begin(), name.end(), [](char c) { return !is_name_character(c); }, '_');
-  if (name.empty() || name[0] == '.' || name[0] == '-') name.insert(name.begin(), '_');
-  if (name.size() > kLongestName) name.resize(kLongestName);
-  return name;
-}
-
 Option seeds_option() {
   Option option{.key = "sweep.seeds", .type = OptionType::integer_list};
   option.limits = {.minimum = 0, .maximum = 9.2e18};
@@ -244,10 +236,18 @@ class SweepReader {
 
 }  // namespace
 
+std::string safe_name(std::string name, std::size_t longest) {
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return !is_name_character(c); }, '_');
+  if (name.empty() || name[0] == '.' || name[0] == '-') name.insert(name.begin(), '_');
+  if (name.size() > longest) name.resize(longest);
+  return name;
+}
+
 SweepFile read_sweep_file(const std::string& file, const std::vector<std::string>& arguments,
                           std::vector<std::string>& errors, const OptionTable& table) {
   SweepReader reader(errors, table);
-  reader.sweep.name = safe_name(std::filesystem::path(file).stem().string());
+  reader.sweep.name = safe_name(std::filesystem::path(file).stem().string(), kLongestName);
   reader.read(read_config_file(file, errors));
   for (const Entry& word : read_overrides(arguments, errors)) reader.apply(word);
   return std::move(reader.sweep);

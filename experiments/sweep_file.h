@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,11 @@ struct SweepFile {
            !seeds.empty();
   }
 };
+
+/// `name` as a directory can be called anywhere: other characters than letters, digits, '_', '-', '.' and '+' replaced
+/// by
+/// '_', '_' before a '.' or '-' at the start, cut to `longest` bytes.
+std::string safe_name(std::string name, std::size_t longest);
 
 /// Reads the file and folds the arguments in. What is wrong goes to `errors`.
 SweepFile read_sweep_file(const std::string& file, const std::vector<std::string>& arguments,

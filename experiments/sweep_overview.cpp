@@ -77,8 +77,7 @@ std::string describe_sweep(const SweepPlan& plan) {
   const auto shared = [&](const std::string& line) {
     return std::all_of(descriptions.begin(), descriptions.end(), [&](const Description& d) { return d.has(line); });
   };
-  const std::size_t runs = plan.points.size();
-  std::string out = fmt::format("{} run{}; what all have in common:\n", runs, runs == 1 ? "" : "s");
+  std::string out = counted(plan.points.size(), "run") + "; what all have in common:\n";
   for (const std::string& line : descriptions.front().lines) {
     if (shared(line)) out += line + "\n";
   }

@@ -12,7 +12,6 @@ namespace ropewalk {
 struct SweepPoint {
   std::string variant;  ///< "post-rope": fit for a directory name; one variant has a run a seed
   int64_t seed = 1;
-  std::vector<std::pair<std::string, std::string>> overrides;  ///< what makes this variant: (key, value)
   ResolvedConfig config;
 };
 

@@ -67,7 +67,7 @@ void SweepProgress::begin(const std::string& name, std::size_t runs, std::size_t
   runs_ = runs;
   to_do_ = to_do;
   begun_ = shown_ = Clock::now();
-  say(fmt::format("sweep {} in {}: {} run{}{}", name, directory, runs, runs == 1 ? "" : "s",
+  say(fmt::format("sweep {} in {}: {}{}", name, directory, counted(runs, "run"),
                   to_do == runs ? "" : fmt::format(", {} done before", runs - to_do)));
 }
 
@@ -104,10 +104,7 @@ void SweepProgress::ended(const RunResult& run) {
   if (run.status == "failed") ++failed_;
   std::string line = fmt::format("[{}/{}] {} {}", runs_ - to_do_ + ended_, runs_, run.id, run.status);
   if (run.counts()) line += losses_text(run) + ", " + duration_text(run.wall_time);
-  if (!run.divergence.empty()) {
-    line += fmt::format(" at step {}{}", run.divergence.front().step,
-                        run.divergence.front().module.empty() ? "" : ", first in " + run.divergence.front().module);
-  }
+  if (!run.divergence.empty()) line += " at " + divergence_text(run.divergence.front());
   if (!run.reason.empty()) line += ": " + run.reason;
   say(line);
 }

@@ -20,6 +20,7 @@
 #include "experiments/exit_code.h"
 #include "experiments/run_paths.h"
 #include "experiments/sweep_progress.h"
+#include "experiments/terminal.h"
 #include "experiments/text_file.h"
 #include "experiments/worker.h"
 #include "train/durable_file.h"
@@ -47,12 +48,7 @@ bool is_empty_but_for_lock(const fs::path& directory) {
                                directory.string(), what));
 }
 
-std::string listed(const std::vector<std::string>& parts) {
-  constexpr std::size_t kShown = 5;
-  const std::vector<std::string> shown(parts.begin(),
-                                       parts.begin() + static_cast<std::ptrdiff_t>(std::min(parts.size(), kShown)));
-  return joined(shown) + (parts.size() > kShown ? fmt::format(" and {} more", parts.size() - kShown) : "");
-}
+constexpr std::size_t kShown = 5;  // runs or keys in a message
 
 /// Every run that there is of the directory's sweep must be in the new plan as it was. The new plan may have more of
 /// them: seeds are added when the first ones were too few.
@@ -79,9 +75,9 @@ void check_same_sweep(const SweepPaths& paths, const SweepPlan& plan) {
       if (std::find(different.begin(), different.end(), key) == different.end()) different.push_back(std::move(key));
     }
   }
-  if (!different.empty()) refuse(paths.directory, "holds a sweep with other values: " + listed(different));
+  if (!different.empty()) refuse(paths.directory, "holds a sweep with other values: " + first_of(different, kShown));
   if (!missing.empty()) {
-    refuse(paths.directory, "holds a sweep with runs that this one has not: " + listed(missing));
+    refuse(paths.directory, "holds a sweep with runs that this one has not: " + first_of(missing, kShown));
   }
 }
 
@@ -95,7 +91,8 @@ void check_same_values(const SweepPaths& paths, const SweepPoint& point) {
     const ResolvedConfig before = load_config(file, {});
     const std::vector<std::string> different = differing_keys(before.config, point.config.config);
     if (!different.empty()) {
-      refuse(paths.directory, fmt::format("holds the run {} with other values: {}", run_id(point), listed(different)));
+      refuse(paths.directory,
+             fmt::format("holds the run {} with other values: {}", run_id(point), first_of(different, kShown)));
     }
   } catch (const ConfigError& error) {
     refuse(paths.directory,

@@ -113,7 +113,6 @@ TEST(Comparison, TasksCompareExactMatchAndAccuracyWhereMoreIsBetter) {
   for (int64_t seed = 1; seed <= 3; ++seed) {
     for (const auto& [name, right] : {std::pair{"good", 0.9}, {"bad", 0.2}}) {
       RunResult run = finished_run(name, seed, {1.0});
-      run.task = true;
       run.exact_match = {right + 0.01 * static_cast<double>(seed)};
       run.accuracy = {right};
       runs.push_back(run);

@@ -59,7 +59,6 @@ TEST(RunResult, TasksAreMeasuredByProblemLength) {
   const TemporaryDirectory dir;
   write_text(dir / "config.ini", "[data]\nsource = task\nmax_length = 9\n[train]\ncontext_length = 64\n");
   EXPECT_EQ(read(dir.path()).train_length, 9);
-  EXPECT_TRUE(read(dir.path()).task);
 }
 
 TEST(RunResult, ARunWithoutSummaryIsWaitingRunningKilledOrFailed) {

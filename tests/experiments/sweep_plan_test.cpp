@@ -56,9 +56,6 @@ TEST_F(Sweep, TheFirstLineOfTheGridIsOutermostAndSeedsInnermost) {
   EXPECT_EQ(p.points[4].config.config.model.norm_placement, NormPlacement::post);
   EXPECT_EQ(p.points[4].config.config.position.encoding, "none");
   EXPECT_EQ(p.points[4].config.config.model.d_model, 64);
-  using Override = std::pair<std::string, std::string>;
-  EXPECT_EQ(p.points[4].overrides,
-            (std::vector<Override>{{"model.norm_placement", "post"}, {"position.encoding", "none"}}));
 }
 
 TEST_F(Sweep, PointsKnowWhereTheirValuesCameFrom) {
