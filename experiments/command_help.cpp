@@ -42,6 +42,8 @@ std::vector<CommandInfo> make_infos() {
        "  [exclude]       rule = key=value & key=value points to leave out\n\n"
        "Started again it does what is not done yet: finished runs stay, interrupted ones go on, failed ones are tried\n"
        "again; seeds may have been added. On the command line a list makes a line of the grid.\n\n"
+       "With as many runs at a time as cores (the default), each single-threaded run keeps to a core of its own;\n"
+       "'taskset -c 0-3 ropewalk sweep ...' leaves the other cores to others.\n\n"
        "  ropewalk sweep positions.ini --dry-run\n"
        "  ropewalk sweep run.ini position.encoding=rope,alibi train.seed=1..5\n",
        {{"--jobs", "N", "runs at a time; default: one a core, fewer where a run has several threads", "-j"},

@@ -301,7 +301,8 @@ class SweepRunner {
       command.arguments = {"train", paths_.config(id), "--run", directory};
     }
     const std::size_t slot = free_slot();
-    // Where runs leave cores free, the system places them better than we: it sees what else is running.
+    // Where runs leave cores free, the system places them better than we: it sees what else is running (another sweep
+    // would take the same first cores) and which cores are two threads of one.
     if (static_cast<std::size_t>(jobs_) == cores_.size() && plan_.points[i].config.config.train.threads == 1) {
       command.core = cores_[slot];
     }

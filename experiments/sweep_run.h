@@ -27,7 +27,8 @@ struct SweepOutcome {
 /// ID = VARIANT-sSEED; .work/ has the configuration files that the workers read. A run that finished or diverged is
 /// not done again; one that was interrupted or killed, or failed, goes on from its last checkpoint; without one it
 /// starts anew and what it had written is kept in .work/. A worker that dies marks its run failed, and the others go
-/// on. After SIGINT or SIGTERM all workers get the signal, write their checkpoints and are waited for.
+/// on. Where there are as many jobs as cores that this process may use, each single-threaded run keeps to a core of its
+/// own. After SIGINT or SIGTERM all workers get the signal, write their checkpoints and are waited for.
 ///
 /// Throws UsageError where the directory holds another sweep (runs which this plan has not, or has with other values),
 /// RunDirectoryError where it cannot be used or a second process works on it, DataError for missing data.

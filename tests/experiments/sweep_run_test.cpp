@@ -1,6 +1,8 @@
 #include "experiments/sweep_run.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -8,6 +10,7 @@
 #include <sstream>
 
 #include "experiments/exit_code.h"
+#include "experiments/worker.h"
 #include "run_binary.h"
 
 namespace ropewalk {
@@ -218,6 +221,55 @@ TEST_F(SweepRun, ARunFailsForTheReasonOfItsLastAttempt) {
   EXPECT_EQ(run_sweep(plan, options).results.runs.at(0).reason, "exit code 1");
   EXPECT_EQ(read_text(dir_ / "runs/s/base-s1/output.txt"),
             "ropewalk: error: the first reason  \nat the end  \nstep 6/20  loss 2.0  \n");
+}
+
+/// Restricts this process to its first cores, at most so many, while it lives.
+class FewCores {
+ public:
+  explicit FewCores(std::size_t most) {
+    CPU_ZERO(&before_);
+    sched_getaffinity(0, sizeof before_, &before_);
+    cpu_set_t few;
+    CPU_ZERO(&few);
+    const std::vector<int> cores = allowed_cores();
+    for (std::size_t i = 0; i < std::min(most, cores.size()); ++i) CPU_SET(static_cast<std::size_t>(cores[i]), &few);
+    sched_setaffinity(0, sizeof few, &few);
+  }
+  ~FewCores() { sched_setaffinity(0, sizeof before_, &before_); }
+  FewCores(const FewCores&) = delete;
+  FewCores& operator=(const FewCores&) = delete;
+
+ private:
+  cpu_set_t before_;
+};
+
+TEST_F(SweepRun, SingleThreadedRunsHaveACoreEachWhereTheyFillTheMachine) {
+  const FewCores few(2);
+  const std::vector<int> cores = allowed_cores();
+  const auto n = static_cast<int>(cores.size());
+  /// The cores of each run, when `jobs` of them work at the same time.
+  const auto cores_of_runs = [&](const std::string& name, int jobs, const std::string& threads) {
+    const std::string worker = worker_script(
+        fmt::format("mkdir -p $4 && grep Cpus_allowed_list /proc/$$/status | cut -f2 >$4/cores\n"
+                    "for i in $(seq 600); do [ $(ls {}/*/cores | wc -l) -ge {} ] && exit 0; sleep 0.05; done\n",
+                    dir_ / name, jobs));
+    const SweepPlan plan = plan_sweep(dir_ / "s.ini", {"train.threads=" + threads, "position.encoding=rope",
+                                                       fmt::format("train.seed=1..{}", jobs + 1)});
+    run_sweep(plan, {.jobs = jobs, .directory = dir_ / name, .executable = worker});
+    std::vector<std::string> out;
+    for (int seed = 1; seed <= jobs; ++seed)
+      out.push_back(read_text(dir_ / fmt::format("{}/base-s{}/cores", name, seed)));
+    std::sort(out.begin(), out.end());
+    return out;
+  };
+  std::vector<std::string> one_each;
+  for (const int core : cores) one_each.push_back(fmt::format("{}\n", core));
+  std::sort(one_each.begin(), one_each.end());
+  EXPECT_EQ(cores_of_runs("full", n, "1"), one_each);
+  if (n < 2) return;  // what follows needs cores to choose from
+  const std::string both = fmt::format("{}{}{}\n", cores[0], cores[1] == cores[0] + 1 ? "-" : ",", cores[1]);
+  EXPECT_EQ(cores_of_runs("half", 1, "1"), std::vector<std::string>{both});
+  EXPECT_EQ(cores_of_runs("threads", 2, "2"), (std::vector<std::string>{both, both}));
 }
 
 TEST_F(SweepRun, DivergedRunsAreDone) {
