@@ -14,6 +14,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "data/files.h"
 #include "experiments/arguments.h"
@@ -199,11 +200,9 @@ class SweepRunner {
     read_what_there_is();
     check_data_files();
     write_file_durably(paths_.sweep_file(), plan_.text);
-    write_runs();
     progress_.begin(plan_.name, plan_.points.size(), waiting_.size(), paths_.directory.string());
     work();
     progress_.end();
-    write_runs();
     return {std::move(results_), signals_.signal()};
   }
 
@@ -232,11 +231,14 @@ class SweepRunner {
     for (const std::string& path : paths) find_files(path);
   }
 
-  void write_runs() const { write_file_durably(paths_.runs_table(), results_csv(results_)); }
+  void write_runs() {
+    if (std::exchange(runs_changed_, false)) write_file_durably(paths_.runs_table(), results_csv(results_));
+  }
 
   void work() {
-    while (!waiting_.empty() || !workers_.empty()) {
+    while (true) {
       start_workers();
+      write_runs();  // after the next runs have started, which need not wait for the disk
       if (workers_.empty() && waiting_.empty()) break;
       show_progress();
       signals_.wait(200);
@@ -309,10 +311,10 @@ class SweepRunner {
     const pid_t pid = start_worker(command);
     workers_.push_back({pid, i, slot, command.output_file});
     result(i).status = "running";
+    runs_changed_ = true;
   }
 
   void collect() {
-    bool any = false;
     for (std::size_t w = 0; w < workers_.size();) {
       int status = 0;
       const pid_t ended = waitpid(workers_[w].pid, &status, WNOHANG);
@@ -323,12 +325,11 @@ class SweepRunner {
       const Worker worker = workers_[w];
       workers_.erase(workers_.begin() + static_cast<std::ptrdiff_t>(w));
       finish(worker, status);
-      any = true;
     }
-    if (any) write_runs();
   }
 
   void finish(const Worker& worker, int status) {
+    runs_changed_ = true;
     RunResult& run = result(worker.run);
     std::string error = last_error(worker.output);
     settle_output(paths_, run.id);
@@ -349,6 +350,7 @@ class SweepRunner {
   }
 
   void fail(std::size_t i, const std::string& reason) {
+    runs_changed_ = true;
     RunResult& run = result(i);
     run.status = "failed";
     run.reason = reason;
@@ -380,6 +382,7 @@ class SweepRunner {
   std::vector<int> cores_;
   int jobs_;
   SweepResults results_;
+  bool runs_changed_ = true;  // since runs.csv was written
   std::deque<std::size_t> waiting_;
   std::vector<Worker> workers_;
   SignalWatch signals_;

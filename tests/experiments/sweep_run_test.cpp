@@ -146,7 +146,9 @@ TEST_F(SweepRun, AWorkerThatDiesIsMarkedFailedAndTheOthersGoOn) {
   Binary running(dir_.path(), {"sweep", "s.ini", "--jobs", "2", kLong});
   ::kill(worker_of("rope-s1"), SIGKILL);
   worker_of("none-s1");  // has taken the place of the dead one
+  for (int i = 0; i < 3000 && statuses()["rope-s1"] != "failed"; ++i) usleep(10'000);
   EXPECT_EQ(statuses()["rope-s1"], "failed");
+  EXPECT_EQ(statuses()["none-s1"], "running");
   EXPECT_TRUE(holds(read_text(dir_ / "runs/s/runs.csv"), "killed by signal 9 (Killed)"));
   ::kill(running.pid(), SIGINT);
   const Finished result = running.wait();
