@@ -248,7 +248,10 @@ SweepFile read_sweep_file(const std::string& file, const std::vector<std::string
                           std::vector<std::string>& errors, const OptionTable& table) {
   SweepReader reader(errors, table);
   reader.sweep.name = safe_name(std::filesystem::path(file).stem().string(), kLongestName);
-  reader.read(read_config_file(file, errors));
+  const ConfigLines lines = read_config_file(file, errors);
+  // Without the file nothing else that could be said is true.
+  if (!errors.empty() && lines.entries.empty() && lines.sections.empty()) throw ConfigError(std::move(errors));
+  reader.read(lines);
   for (const Entry& word : read_overrides(arguments, errors)) reader.apply(word);
   return std::move(reader.sweep);
 }

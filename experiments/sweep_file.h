@@ -39,12 +39,12 @@ struct SweepFile {
   }
 };
 
-/// `name` as a directory can be called anywhere: other characters than letters, digits, '_', '-', '.' and '+' replaced
-/// by
-/// '_', '_' before a '.' or '-' at the start, cut to `longest` bytes.
+/// `name` as a directory can be called anywhere: '_' for all but letters, digits, '_', '-', '.' and '+', and before a
+/// '.' or '-' at the start; cut to `longest` bytes.
 std::string safe_name(std::string name, std::size_t longest);
 
-/// Reads the file and folds the arguments in. What is wrong goes to `errors`.
+/// Reads the file and folds the arguments in. What is wrong goes to `errors`. Throws ConfigError for a file without
+/// lines.
 SweepFile read_sweep_file(const std::string& file, const std::vector<std::string>& arguments,
                           std::vector<std::string>& errors, const OptionTable& table);
 

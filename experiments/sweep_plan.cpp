@@ -103,8 +103,7 @@ class PointMessages {
 
   /// "run.ini:3: error: point 'post-rope': ...", without the point where all points say so.
   void append_to(std::vector<std::string>& out, std::size_t variants) const {
-    for (const Row& row : rows_)
-      out.push_back(row.points.size() == variants && variants > 1 ? row.message : named(row));
+    for (const Row& row : rows_) out.push_back(row.points.size() == variants ? row.message : named(row));
   }
 
  private:

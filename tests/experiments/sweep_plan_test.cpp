@@ -211,6 +211,18 @@ TEST_F(Sweep, WhatIsWrongInAllPointsIsSaidOnce) {
                      "(ablation.ini:5)"});
 }
 
+TEST_F(Sweep, OfAFileThatCannotBeReadNothingElseIsSaid) {
+  EXPECT_EQ(errors_of([] { plan_sweep("missing.ini", {}, table()); }), Messages{"missing.ini: error: no such file"});
+}
+
+TEST_F(Sweep, OfARunFileTheSameIsSaidAsByItself) {
+  write("bad.ini", "[data]\nsource = task\n[model]\nd_model = 64\nn_heads = 3\nlayers = 2\n");
+  const Messages alone = errors_of([] { load_config("bad.ini", {"optim.lr=x"}, Purpose::train, table()); });
+  EXPECT_EQ(alone.size(), 3U);
+  Messages planned = errors_of([] { plan_sweep("bad.ini", {"optim.lr=x"}, table()); });
+  EXPECT_EQ(planned, alone);
+}
+
 TEST_F(Sweep, TooManyPointsAreRefusedBeforeTheyAreMade) {
   EXPECT_EQ(refused("[sweep]\nseeds = 1..2001\n[grid]\nmodel.norm_placement = pre, post, none, sandwich, deepnorm\n"),
             Messages{"ablation.ini: error: the sweep has 10005 points; at most 10000 are planned at once"});
