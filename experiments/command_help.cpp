@@ -27,7 +27,7 @@ std::vector<CommandInfo> make_infos() {
        "  ropewalk train --resume runs/run/20260314T150926-5a1f0c\n",
        {run_directory,
         {"--resume", "RUN", "continue the run in this directory from its newest checkpoint; no FILE"},
-        {"--name", "NAME", "runs/NAME/<time> is the run's directory; default: the file's name"}},
+        {"--name", "NAME", "without --run: runs/NAME/<time> is the run's directory; default: the file's name"}},
        0,
        1,
        true},
@@ -42,6 +42,8 @@ std::vector<CommandInfo> make_infos() {
        "  [exclude]       rule = key=value & key=value points to leave out\n\n"
        "Started again it does what is not done yet: finished runs stay, interrupted ones go on, failed ones are tried\n"
        "again; seeds may have been added. On the command line a list makes a line of the grid.\n\n"
+       "With as many runs at a time as cores (the default), each single-threaded run keeps to a core of its own;\n"
+       "'taskset -c 0-3 ropewalk sweep ...' leaves the other cores to others.\n\n"
        "  ropewalk sweep positions.ini --dry-run\n"
        "  ropewalk sweep run.ini position.encoding=rope,alibi train.seed=1..5\n",
        {{"--jobs", "N", "runs at a time; default: one a core, fewer where a run has several threads", "-j"},
@@ -72,7 +74,7 @@ std::vector<CommandInfo> make_infos() {
       {"describe",
        "FILE [section.key=value ...]",
        "parameters, FLOPs and bytes, before anything runs",
-       "",
+       "FILE may be a sweep: then what its variants have in common comes first, and then what is each one's own.\n",
        {},
        1,
        1,
@@ -82,7 +84,8 @@ std::vector<CommandInfo> make_infos() {
        "the resolved configuration and where each value came from",
        "Prints every key at its value with its origin (default, file:line or command line); what it prints loads "
        "again\n"
-       "as it stands. 'ropewalk help keys' explains the keys.\n",
+       "as it stands. Of a sweep: the keys that were given, its grid and variants, and the runs that they make.\n"
+       "'ropewalk help keys' explains the keys.\n",
        {{"--markdown", "", "print the tables of all keys as Markdown instead; no FILE"}},
        0,
        1,

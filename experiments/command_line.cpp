@@ -3,19 +3,20 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <new>
-#include <set>
 
 #include "data/error.h"
 #include "experiments/arguments.h"
 #include "experiments/command_help.h"
 #include "experiments/comparison.h"
+#include "experiments/exit_code.h"
 #include "experiments/inspect.h"
 #include "experiments/report.h"
+#include "experiments/run_paths.h"
 #include "experiments/run_result.h"
+#include "experiments/sweep_overview.h"
 #include "experiments/sweep_plan.h"
 #include "experiments/sweep_run.h"
 #include "experiments/terminal.h"
@@ -32,7 +33,6 @@
 #include "train/probe_run.h"
 #include "train/read_log.h"
 #include "train/run_directory.h"
-#include "train/run_log.h"
 #include "train/safetensors.h"
 #include "train/suggest.h"
 #include "train/text.h"
@@ -87,18 +87,25 @@ int train(const Call& call) {
   const bool resume = call.arguments.has("--resume");
   TrainRequest request{.command_line = call.command_line, .resume = resume};
   if (resume) {
-    if (!call.arguments.files.empty() || call.arguments.has("--run")) {
-      throw UsageError("'ropewalk train --resume RUN' takes neither FILE nor --run; the run has its own configuration");
+    if (!call.arguments.files.empty() || call.arguments.has("--run") || call.arguments.has("--name")) {
+      throw UsageError(
+          "'ropewalk train --resume RUN' takes neither FILE, --run nor --name; the run has its own configuration and "
+          "directory");
     }
     request.directory = call.arguments.value("--resume");
-    const fs::path config = fs::path(request.directory) / "config.ini";
+    const std::string config = RunPaths{request.directory}.config();
     std::error_code ignored;
     if (!fs::exists(config, ignored)) {
       throw UsageError(fmt::format("--resume '{}': holds no run (no config.ini)", printable(request.directory)));
     }
-    request.config = load_config(config.string(), call.overrides());
+    request.config = load_config(config, call.overrides());
   } else {
     if (call.arguments.files.empty()) throw UsageError("'ropewalk train' needs a FILE, or --resume RUN");
+    if (call.arguments.has("--run") && call.arguments.has("--name")) {
+      throw UsageError(
+          "'ropewalk train' takes --run or --name, not both: --run DIR is the directory, --name NAME makes "
+          "one in runs/NAME/");
+    }
     request.config = load_config(call.file(), call.overrides());
     request.directory = call.arguments.value("--run");
     request.name = call.arguments.value("--name", stem_of(call.file()));
@@ -110,7 +117,7 @@ int train(const Call& call) {
       return kDone;
     case LogStatus::interrupted:
       message("interrupted; 'ropewalk train --resume {}' goes on from here\n", outcome.directory);
-      return 128 + outcome.signal;
+      return exit_code_after(outcome.signal);
     case LogStatus::diverged:
       return kDiverged;
     default:
@@ -118,31 +125,12 @@ int train(const Call& call) {
   }
 }
 
-std::string dry_run_text(const SweepPlan& plan) {
-  std::string out = "   #  run";
-  std::size_t width = 4;
-  for (const SweepPoint& point : plan.points) width = std::max(width, run_id(point).size());
-  out += std::string(width - 3, ' ');
-  for (const std::string& key : plan.varying_keys) out += "  " + key;
-  out += "\n";
-  int number = 0;
-  for (const SweepPoint& point : plan.points) {
-    out += fmt::format("{:>4}  {}", ++number, padded_right(run_id(point), width));
-    for (const std::string& key : plan.varying_keys) {
-      out += "  " + padded_right(config_value(point.config.config, key), key.size());
-    }
-    while (out.back() == ' ') out.pop_back();
-    out += "\n";
-  }
-  return out;
-}
-
 int sweep(const Call& call) {
   const int64_t jobs = whole_number(call.arguments, "--jobs", 0, 1, 4096);
   const SweepPlan plan = plan_sweep(call.file(), call.overrides());
   warn(plan.warnings);
   if (call.arguments.has("--dry-run")) {
-    print(dry_run_text(plan));
+    print(runs_text(plan));
     return kDone;
   }
   const SweepOutcome outcome =
@@ -152,7 +140,7 @@ int sweep(const Call& call) {
     return outcome.exit_code();
   }
   const SweepResults& results = outcome.results;
-  const std::string page = (fs::path(results.directory) / "report.html").string();
+  const std::string page = report_in(results.directory);
   write_file_durably(page, report_html({results.name, results.runs, results.text}));
   print(comparison_text(compare(results.runs), style_of(STDOUT_FILENO)) + "\n" + page + "\n");
   return outcome.exit_code();
@@ -160,27 +148,17 @@ int sweep(const Call& call) {
 
 int eval(const Call& call) {
   const LengthScores scores = evaluate_run(call.file(), call.overrides());
-  const Config config = load_config((fs::path(call.file()) / "config.ini").string(), call.overrides()).config;
+  const Config config = load_config(RunPaths{call.file()}.config(), call.overrides()).config;
   const bool task = config.data.source == "task";
   print(scores_text(scores, task ? config.data.max_length : config.train.context_length));
   for (const std::string& note : scores.notes) message("{}\n", note);
   return kDone;
 }
 
-/// One configuration a variant: a probe has seeds of its own.
-std::vector<SweepPoint> probe_points(const SweepPlan& plan) {
-  std::vector<SweepPoint> out;
-  std::set<std::string> seen;
-  for (const SweepPoint& point : plan.points) {
-    if (seen.insert(point.variant).second) out.push_back(point);
-  }
-  return out;
-}
-
 int probe(const Call& call) {
   const SweepPlan plan = plan_sweep(call.file(), call.overrides(), option_table(), Purpose::probe);
   warn(plan.warnings);
-  const std::vector<SweepPoint> points = probe_points(plan);
+  const std::vector<SweepPoint> points = variant_points(plan);  // a probe has seeds of its own
   const std::string given = call.arguments.value("--run");
   if (!given.empty()) use_run_directory(given);
   const std::string root = given.empty() ? create_run_directory("runs", plan.name) : given;
@@ -195,10 +173,17 @@ int probe(const Call& call) {
 }
 
 int describe_model(const Call& call) {
-  const ResolvedConfig config = load_config(call.file(), call.overrides());
-  warn(config.warnings);
-  print(describe(config));
+  const SweepPlan plan = plan_sweep(call.file(), call.overrides());
+  warn(plan.warnings);
+  print(plan.is_sweep ? describe_sweep(plan) : describe(plan.points.front().config));
   return kDone;
+}
+
+std::string runs_as_comments(const SweepPlan& plan) {
+  std::string out = "# The runs:\n# ";
+  for (const char c : runs_text(plan)) out += c == '\n' ? std::string("\n# ") : std::string(1, c);
+  out.resize(out.size() - 2);
+  return out;
 }
 
 int config(const Call& call) {
@@ -210,13 +195,19 @@ int config(const Call& call) {
     return kDone;
   }
   if (call.arguments.files.empty()) throw UsageError("'ropewalk config' needs a FILE, or --markdown");
-  const ResolvedConfig config = load_config(call.file(), call.overrides());
-  warn(config.warnings);
-  print(print_config(config, true));
+  const SweepPlan plan = plan_sweep(call.file(), call.overrides());
+  warn(plan.warnings);
+  print(plan.is_sweep ? plan.text + "\n" + runs_as_comments(plan) : print_config(plan.points.front().config, true));
   return kDone;
 }
 
 int inspect_log(const Call& call) {
+  if ((call.arguments.has("--rows") || call.arguments.has("--step")) && is_sweep_directory(call.file())) {
+    throw UsageError(
+        fmt::format("--rows and --step are for the log of one run; '{}' is a sweep: give one of the runs "
+                    "in it",
+                    printable(call.file())));
+  }
   InspectOptions options;
   options.rows = whole_number(call.arguments, "--rows", options.rows, 0, 1'000'000'000);
   if (call.arguments.has("--step")) {
@@ -228,8 +219,12 @@ int inspect_log(const Call& call) {
 
 int report(const Call& call) {
   const std::vector<std::string>& directories = call.arguments.files;
-  const std::string page = call.arguments.value("--output", (fs::path(directories.front()) / "report.html").string());
-  write_file_durably(page, report_html(read_report_subject(directories)));
+  const std::string page = call.arguments.value("--output", report_in(directories.front()));
+  const ReportSubject subject = read_report_subject(directories);
+  for (const RunResult& run : subject.runs) {
+    if (!run.log_problem.empty()) message("ropewalk: warning: {}: {}\n", run.id, run.log_problem);
+  }
+  write_file_durably(page, report_html(subject));
   print(page + "\n");
   return kDone;
 }
@@ -257,7 +252,7 @@ int bench(const Call& call) {
 int recover(const Call& call) {
   std::error_code ignored;
   const bool is_directory = fs::is_directory(call.file(), ignored);
-  const std::string path = is_directory ? RunLog::path_in(call.file()) : call.file();
+  const std::string path = is_directory ? RunPaths{call.file()}.log() : call.file();
   const RecoveredLog recovered = recover_log(path);
   std::string status;
   for (std::size_t i = 0; i < recovered.before.size() && i < 1; ++i) {
