@@ -23,6 +23,12 @@ void add_to(std::span<double> total, std::span<const double> part) {
 
 }  // namespace
 
+int64_t lanes_of(int64_t sequences, int64_t length) {
+  constexpr int64_t kMost = 8;
+  constexpr int64_t kLeastPositions = 128;
+  return std::clamp<int64_t>(sequences * length / kLeastPositions, 1, std::min(sequences, kMost));
+}
+
 int64_t micro_batch_of(int64_t lane_sequences, int64_t length) {
   constexpr int64_t kRows = 512;
   return std::clamp<int64_t>(kRows / std::max<int64_t>(length, 1), 1, std::max<int64_t>(lane_sequences, 1));
@@ -49,9 +55,8 @@ Trainer::Trainer(const Config& config, Transformer& model, const Dataset& datase
       workers_(workers),
       optimizer_(model.parameters(), config.optim),
       sequences_(config.train.batch_size * config.train.accumulate),
-      micro_batch_(micro_batch_of((sequences_ + kLanes - 1) / kLanes, config.train.context_length)),
       total_(model.parameters()),
-      lanes_(kLanes),
+      lanes_(static_cast<std::size_t>(lanes_of(sequences_, config.train.context_length))),
       squared_gradients_(model.parameters().size()),
       update_norms_(model.parameters().size()) {
   const auto depths = static_cast<std::size_t>(config.model.n_layers + 1);
@@ -60,16 +65,17 @@ Trainer::Trainer(const Config& config, Transformer& model, const Dataset& datase
   residual_squares_.resize(depths);
   entropy_.resize(heads);
   max_logit_.resize(heads);
-  for (int64_t i = 0; i < kLanes; ++i) {
+  const auto lanes = static_cast<int64_t>(lanes_.size());
+  micro_batch_ = micro_batch_of((sequences_ + lanes - 1) / lanes, config.train.context_length);
+  for (int64_t i = 0; i < lanes; ++i) {
     Lane& lane = lanes_[static_cast<std::size_t>(i)];
-    lane.first = sequences_ * i / kLanes;
-    lane.count = sequences_ * (i + 1) / kLanes - lane.first;
+    lane.first = sequences_ * i / lanes;
+    lane.count = sequences_ * (i + 1) / lanes - lane.first;
     lane.residual_gradients.resize(depths);
     lane.residual_squares.resize(depths);
     lane.entropy.resize(heads);
     lane.max_logit.resize(heads);
   }
-  std::erase_if(lanes_, [](const Lane& lane) { return lane.count == 0; });
   for (int64_t i = 0; i < workers.count(); ++i) {
     worker_state_.push_back(std::make_unique<Worker>());
     worker_state_.back()->gradients = GradientBuffer(model.parameters());
@@ -125,8 +131,8 @@ void Trainer::run_lane(Worker& worker, int64_t index, GradientBuffer& gradients,
       pass.trace.entropy = lane.entropy.data();
       pass.trace.max_logit = lane.max_logit.data();
     }
-    const Var logits = model_.logits(pass, batch_.row_tokens(first).data());
-    const Var loss = cross_entropy(logits, batch_.row_targets(first).data(), static_cast<double>(targets_));
+    const Var loss = model_.loss(pass, batch_.row_tokens(first).data(), batch_.row_targets(first).data(),
+                                 static_cast<double>(targets_));
     lane.loss += loss.value().at(0);
     tape.backward(loss);
     for (std::size_t depth = 0; depth < worker.residuals.size(); ++depth) {

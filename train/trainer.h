@@ -51,13 +51,11 @@ struct StepResult {
 
 /// One optimizer step after the other.
 ///
-/// The sequences of a step are split into a fixed number of lanes. A worker carries a lane's sequences through forward
-/// and backward, some at a time, on a tape of its own; the lanes' gradients are added in their order. So results are
-/// bit-identical for any number of threads.
+/// The sequences of a step are split into a number of lanes that does not depend on the threads. A worker carries a
+/// lane's sequences through forward and backward, some at a time, on a tape of its own; the lanes' gradients are added
+/// in their order. So results are bit-identical for any number of threads.
 class Trainer {
  public:
-  static constexpr int64_t kLanes = 8;
-
   Trainer(const Config& config, Transformer& model, const Dataset& dataset, Workers& workers);
   ~Trainer();
 
@@ -82,7 +80,7 @@ class Trainer {
   Workers& workers_;
   AdamW optimizer_;
   int64_t sequences_;
-  int64_t micro_batch_;
+  int64_t micro_batch_ = 1;
   Batch batch_;
   int64_t targets_ = 0;  ///< counted in the step
   GradientBuffer total_;
@@ -92,6 +90,10 @@ class Trainer {
   UpdateNorms update_norms_;
   std::vector<double> residual_gradients_, residual_squares_, entropy_, max_logit_;
 };
+
+/// Lanes of a step: 8, or fewer where each would have fewer than 128 positions, whose products would be too small. It
+/// depends on nothing but the batch, as the results do.
+int64_t lanes_of(int64_t sequences, int64_t length);
 
 /// Sequences that go through a tape together: few enough for the cache, enough for the matrix products.
 int64_t micro_batch_of(int64_t lane_sequences, int64_t length);

@@ -136,8 +136,10 @@ Var linear_or_add(const char* op, Var x, Var weight, Var bias, Var residual, dou
 }  // namespace
 
 void check_linear(std::string_view op, Var x, Var weight, Var bias) {
-  check_shape(fmt::format("{}: weight", op), weight.shape(), {-1, x.shape()[-1]});
-  if (bias) check_shape(fmt::format("{}: bias", op), bias.shape(), {weight.shape()[0]});
+  // The names are put together where they are needed: a steady step allocates nothing.
+  const Shape& w = weight.shape();
+  if (w.rank() != 2 || w[1] != x.shape()[-1]) check_shape(fmt::format("{}: weight", op), w, {-1, x.shape()[-1]});
+  if (bias && !(bias.shape() == Shape{w[0]})) check_shape(fmt::format("{}: bias", op), bias.shape(), {w[0]});
   check_same_dtype(op, x, weight);
   check_same_dtype(op, x, bias);
 }
