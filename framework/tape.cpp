@@ -75,6 +75,7 @@ Var Tape::add_node(const char* op, Tensor value, std::initializer_list<Var> inpu
     for (const Var& input : inputs) needs = needs || needs_gradient(input);
   }
   workspace_.nodes_.push_back({.value = std::move(value), .needs_gradient = needs, .op = op, .module = module_});
+  if (clock_ != nullptr) clock_->lap(op, OpClock::Pass::forward);
   return {this, static_cast<int32_t>(workspace_.nodes_.size() - 1)};
 }
 
@@ -125,6 +126,9 @@ void Tape::backward() {
     const Workspace::Step step = workspace_.steps_[i];
     if (workspace_.nodes_[static_cast<std::size_t>(step.output)].gradient_written) {
       step.backward(*this, {this, step.output}, step.closure);
+      if (clock_ != nullptr) {
+        clock_->lap(workspace_.nodes_[static_cast<std::size_t>(step.output)].op, OpClock::Pass::backward);
+      }
     }
   }
 }
