@@ -17,6 +17,10 @@ namespace {
 
 constexpr double kLowest = -std::numeric_limits<double>::infinity();
 
+void lap(const StepRequest& request, const char* what) {
+  if (request.clock != nullptr) request.clock->lap(what, OpClock::Pass::step);
+}
+
 void add_to(std::span<double> total, std::span<const double> part) {
   for (std::size_t i = 0; i < total.size(); ++i) total[i] += part[i];
 }
@@ -118,6 +122,8 @@ void Trainer::run_lane(Worker& worker, int64_t index, GradientBuffer& gradients,
     const int64_t first = lane.first + done;
     const int64_t count = std::min(micro_batch_, lane.count - done);
     Tape tape(worker.workspace, Mode::train, &model_.parameters(), &gradients);
+    lap(request, "lanes");
+    tape.time_ops(request.clock);
     ForwardPass pass = make_pass(tape, first, count, step);
     worker.residuals.clear();
     if (request.residuals) pass.trace.residuals = &worker.residuals;
@@ -138,8 +144,13 @@ void Trainer::run_lane(Worker& worker, int64_t index, GradientBuffer& gradients,
 }
 
 StepResult Trainer::step(int64_t step, const StepRequest& request) {
+  if (request.clock != nullptr) {
+    require(workers_.count() == 1, "a step whose ops are timed runs on one thread, not on {}", workers_.count());
+    request.clock->start();
+  }
   fill_batch(step);
   model_.prepare(config_.train.context_length);
+  lap(request, "data");
   const auto n_lanes = static_cast<int64_t>(lanes_.size());
 
   // Lanes run at once but are added one after the other; the first lane writes straight into the total.
@@ -165,6 +176,7 @@ StepResult Trainer::step(int64_t step, const StepRequest& request) {
       ++added;
     }
     turn.notify_all();
+    lap(request, "lanes");
     if (failure) std::rethrow_exception(failure);
   };
   workers_.run(n_lanes, carry_lane);
@@ -202,6 +214,7 @@ StepResult Trainer::step(int64_t step, const StepRequest& request) {
   }
   optimizer_.step(total_.flat(), clip_factor(result.grad_norm, config_.optim.grad_clip), result.lr, step,
                   request.norms ? &update_norms_ : nullptr);
+  lap(request, "optimizer");
   if (request.norms) {
     result.squared_values = update_norms_.values;
     result.squared_updates = update_norms_.updates;

@@ -9,6 +9,7 @@
 
 #include "data/batch.h"
 #include "data/dataset.h"
+#include "framework/op_clock.h"
 #include "framework/parameter.h"
 #include "framework/tape.h"
 #include "framework/threads.h"
@@ -20,9 +21,10 @@ namespace ropewalk {
 
 /// Which measurements of a step are wanted.
 struct StepRequest {
-  bool norms = false;      ///< norms of parameters and updates
-  bool residuals = false;  ///< gradient norm and rms of the residual stream
-  bool attention = false;  ///< entropy and greatest logit of every head
+  bool norms = false;        ///< norms of parameters and updates
+  bool residuals = false;    ///< gradient norm and rms of the residual stream
+  bool attention = false;    ///< entropy and greatest logit of every head
+  OpClock* clock = nullptr;  ///< laps after every op, "data", "lanes" (sums of gradients) and "optimizer"; one thread
 };
 
 /// Where a NaN or an infinity first appeared.

@@ -1,7 +1,9 @@
 #include "train/trainer.h"
 
+#include <chrono>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
 
 #include "framework/ops/cross_entropy.h"
@@ -246,8 +248,11 @@ TEST_F(TrainerTest, SteadyStepsAllocateNothing) {
     Training run(c);
     const LogLayout layout = make_log_layout(run.parameters(), c.model.n_layers);
     std::vector<float> layers(layout.cells()), stem(layout.stem_kinds.size());
+    OpClock clock;
+    StepRequest request = kEverything;
+    if (c.train.threads == 1) request.clock = &clock;
     const auto step = [&](int64_t number) {
-      const StepResult result = run.trainer.step(number, kEverything);
+      const StepResult result = run.trainer.step(number, request);
       layer_norms(layout, result.squared_gradients, layers);
       stem_norms(layout, result.squared_gradients, stem);
       return result.loss;
@@ -267,6 +272,46 @@ TEST_F(TrainerTest, SteadyStepsAllocateNothing) {
     EXPECT_EQ(run.trainer.arena_bytes(), held);
     EXPECT_TRUE(std::isfinite(loss));
   }
+}
+
+TEST_F(TrainerTest, AClockGivesTheWholeStepToItsPartsAndChangesNothing) {
+  Training plain(config());
+  Training timed(config());
+  OpClock clock;
+  double passed = 0;
+  for (int64_t step = 1; step <= 3; ++step) {
+    const double loss = plain.trainer.step(step, {}).loss;
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_EQ(timed.trainer.step(step, {.clock = &clock}).loss, loss);
+    passed += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  std::map<std::string, OpClock::Row> rows;
+  double total = 0;
+  for (const OpClock::Row& row : clock.rows()) {
+    rows[row.op] = row;
+    total += row.total();
+  }
+  EXPECT_GT(total, 0);
+  EXPECT_LE(total, passed);
+  // 8 sequences in 8 lanes of one pass each, for 3 steps of 2 layers.
+  EXPECT_EQ(rows.at("cross_entropy").laps, 3 * 8);
+  EXPECT_EQ(rows.at("attention").laps, 3 * 8 * 2);
+  for (const char* op : {"embedding", "linear", "attention", "cross_entropy"}) {
+    EXPECT_GT(rows.at(op).of(OpClock::Pass::forward), 0) << op;
+    EXPECT_GT(rows.at(op).of(OpClock::Pass::backward), 0) << op;
+    EXPECT_EQ(rows.at(op).of(OpClock::Pass::step), 0) << op;
+  }
+  for (const char* part : {"data", "lanes", "optimizer"}) {
+    EXPECT_GT(rows.at(part).of(OpClock::Pass::step), 0) << part;
+    EXPECT_EQ(rows.at(part).of(OpClock::Pass::forward), 0) << part;
+  }
+  EXPECT_EQ(rows.at("optimizer").laps, 3);
+}
+
+TEST_F(TrainerTest, OpsAreTimedOnOneThreadOnly) {
+  Training run(config({"train.threads=2"}));
+  OpClock clock;
+  EXPECT_THROW(run.trainer.step(1, {.clock = &clock}), Error);
 }
 
 TEST_F(TrainerTest, TheFirstModuleWithANaNIsNamedAndNothingIsUpdated) {
