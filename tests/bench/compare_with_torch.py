@@ -128,7 +128,7 @@ def main():
     cores = sorted(os.sched_getaffinity(0))
     if arguments.threads > len(cores):
         sys.exit(f"--threads {arguments.threads}: there are {len(cores)} cores")
-    os.sched_setaffinity(0, cores[: arguments.threads])
+    os.sched_setaffinity(0, cores[-arguments.threads :])  # the first core serves interrupts
     if importlib.util.find_spec("torch") is None:
         print("python3-torch is not installed; measuring ropewalk alone. './dev bench --peer' installs it.", file=sys.stderr)
     elif len(preloads()) < 3:

@@ -28,7 +28,7 @@ Usage usage() {
   return {static_cast<double>(r.ru_minflt), static_cast<double>(r.ru_maxrss) * 1024};
 }
 
-/// The ops that are matrix products, and where their operations are counted.
+/// Kinds of matrix products: ops with this word in their names, and where their operations are counted.
 constexpr std::pair<const char*, double FlopCount::*> kProducts[] = {{"linear", &FlopCount::linear},
                                                                      {"attention", &FlopCount::attention}};
 
@@ -48,8 +48,6 @@ std::vector<StepBench::Op> time_ops(BenchModel& model, const StepBenchRequest& r
       for (std::size_t pass = 0; pass < 3; ++pass) times[row.op][pass].push_back(row.seconds[pass]);
     }
   }
-  const FlopCount count = count_flops(model.config(), model.config().train.context_length);
-  const double per_forward = request.pass == BenchPass::train ? 3 : 1;
   std::vector<StepBench::Op> ops;
   double sum = 0;
   for (const auto& [name, seconds] : times) {
@@ -58,16 +56,31 @@ std::vector<StepBench::Op> time_ops(BenchModel& model, const StepBenchRequest& r
                      .forward_ms = 1e3 * median(seconds[0]),
                      .backward_ms = 1e3 * median(seconds[1]),
                      .step_ms = 1e3 * median(seconds[2])};
-    const double ms = op.forward_ms + op.backward_ms;
-    for (const auto& [product, flops] : kProducts) {
-      if (name == product && ms > 0) op.gflops = per_forward * (count.*flops) * model.tokens() / ms * 1e-6;
-    }
-    sum += ms + op.step_ms;
+    sum += op.forward_ms + op.backward_ms + op.step_ms;
     ops.push_back(op);
   }
   for (StepBench::Op& op : ops) op.share = (op.forward_ms + op.backward_ms + op.step_ms) / sum;
   std::sort(ops.begin(), ops.end(), [](const auto& a, const auto& b) { return a.share > b.share; });
   return ops;
+}
+
+std::vector<StepBench::Product> products_of(const StepBench& bench, const Config& config) {
+  const FlopCount count = count_flops(config, config.train.context_length);
+  const double per_forward = bench.pass == BenchPass::train ? count.training() / count.forward : 1;
+  std::vector<StepBench::Product> out;
+  for (const auto& [name, flops] : kProducts) {
+    StepBench::Product product{.name = name};
+    for (const StepBench::Op& op : bench.ops) {
+      if (op.name.find(name) == std::string::npos) continue;
+      product.ms += op.forward_ms + op.backward_ms;
+      product.share += op.share;
+    }
+    if (product.ms == 0) continue;
+    product.gflops = per_forward * (count.*flops) * bench.tokens / product.ms * 1e-6;
+    product.fma_share = product.gflops * static_cast<double>(bench.threads) / bench.fma_peak_gflops;
+    out.push_back(product);
+  }
+  return out;
 }
 
 std::string cell(double ms) {
@@ -123,6 +136,7 @@ StepBench bench_step(const BenchSubject& subject, const StepBenchRequest& reques
     BenchModel alone(single, request.pass);
     out.ops = time_ops(alone, request);
   }
+  out.products = products_of(out, model.config());
   return out;
 }
 
@@ -137,14 +151,16 @@ std::string to_text(const StepBench& r) {
       r.step_ms, train ? "step" : "pass", r.step_ms_least, r.step_ms_greatest, r.steps, r.tokens_per_s, r.gflops,
       100 * r.fma_share, r.fma_peak_gflops, r.page_faults, train ? "step" : "pass", bytes_text(r.arena_bytes),
       bytes_text(r.peak_rss_bytes));
-  out += fmt::format("  {:<18} {:>6} {:>9} {:>9} {:>9} {:>7} {:>9} {:>7}\n", "ms, one thread", "calls", "forward",
-                     "backward", "other", "share", "GFLOP/s", "of peak");
-  const double peak = r.fma_peak_gflops / static_cast<double>(r.threads);
+  out += fmt::format("  {:<18} {:>6} {:>9} {:>9} {:>9} {:>7}\n", "ms, one thread", "calls", "forward", "backward",
+                     "other", "share");
   for (const StepBench::Op& op : r.ops) {
-    out += fmt::format("  {:<18} {:>6.0f} {:>9} {:>9} {:>9} {:>5.1f} %", op.name, op.calls, cell(op.forward_ms),
+    out += fmt::format("  {:<18} {:>6.0f} {:>9} {:>9} {:>9} {:>5.1f} %\n", op.name, op.calls, cell(op.forward_ms),
                        cell(op.backward_ms), cell(op.step_ms), 100 * op.share);
-    if (op.gflops > 0) out += fmt::format(" {:>9.1f} {:>5.1f} %", op.gflops, 100 * op.gflops / peak);
-    out += "\n";
+  }
+  out += "\n";
+  for (const StepBench::Product& p : r.products) {
+    out += fmt::format("  {:<18} {:.3f} ms, {:.1f} %: {:.1f} GFLOP/s, {:.1f} % of the FMA peak\n", p.name + " products",
+                       p.ms, 100 * p.share, p.gflops, 100 * p.fma_share);
   }
   return out;
 }
@@ -157,8 +173,12 @@ std::string to_json(const StepBench& r) {
                    {"forward_ms", op.forward_ms},
                    {"backward_ms", op.backward_ms},
                    {"step_ms", op.step_ms},
-                   {"share", op.share},
-                   {"gflops", op.gflops}});
+                   {"share", op.share}});
+  }
+  nlohmann::json products = nlohmann::json::array();
+  for (const StepBench::Product& p : r.products) {
+    products.push_back(
+        {{"name", p.name}, {"ms", p.ms}, {"share", p.share}, {"gflops", p.gflops}, {"fma_share", p.fma_share}});
   }
   return nlohmann::json{{"name", r.name},
                         {"pass", r.pass == BenchPass::train ? "train" : "forward"},
@@ -178,7 +198,8 @@ std::string to_json(const StepBench& r) {
                         {"page_faults_per_step", r.page_faults},
                         {"arena_bytes", r.arena_bytes},
                         {"peak_rss_bytes", r.peak_rss_bytes},
-                        {"ops", ops}}
+                        {"ops", ops},
+                        {"products", products}}
       .dump();
 }
 

@@ -25,7 +25,14 @@ struct StepBench {
     double backward_ms = 0;
     double step_ms = 0;  ///< outside of forward and backward
     double share = 0;    ///< of the sum over all ops
-    double gflops = 0;   ///< matrix products only: their operations over forward_ms + backward_ms
+  };
+  /// The ops of one kind of matrix product, with all that is fused into them.
+  struct Product {
+    std::string name;  ///< "linear", "attention"
+    double ms = 0;
+    double share = 0;
+    double gflops = 0;
+    double fma_share = 0;  ///< of the peak of one thread
   };
 
   std::string name;
@@ -47,6 +54,7 @@ struct StepBench {
   double arena_bytes = 0;      ///< activations and scratch of all workers
   double peak_rss_bytes = 0;   ///< of the process, after the timed passes
   std::vector<Op> ops;         ///< longest first; from passes of their own, on one thread
+  std::vector<Product> products;
 };
 
 StepBench bench_step(const BenchSubject& subject, const StepBenchRequest& request);

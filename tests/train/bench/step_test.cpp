@@ -57,15 +57,28 @@ TEST(StepBench, SharesOfTheOpsAddUpToOneAndTheLongestStandsFirst) {
   for (const char* name : {"data", "lanes", "optimizer"}) EXPECT_GT(op_of(r, name).step_ms, 0) << name;
   EXPECT_EQ(op_of(r, "optimizer").calls, 1);
   EXPECT_EQ(op_of(r, "attention").calls, 8 * 2) << "a pass for each of 8 sequences, 2 layers";
-  EXPECT_EQ(op_of(r, "add").gflops, 0);
 }
 
 TEST(StepBench, ProductsOfTheOpsAreThoseOfTheModel) {
   for (const BenchPass pass : {BenchPass::train, BenchPass::forward}) {
     const StepBench r = measured(pass);
-    double flops = 0;
-    for (const StepBench::Op& op : r.ops) flops += op.gflops * 1e6 * (op.forward_ms + op.backward_ms);
-    EXPECT_NEAR(flops / (r.flops_per_token * r.tokens), 1, 1e-9);
+    const FlopCount count = count_flops(small_subject().config, 8);
+    const double passes = pass == BenchPass::train ? 3 : 1;
+    ASSERT_EQ(r.products.size(), 2U);
+    for (const StepBench::Product& product : r.products) {
+      const double flops = product.name == "linear" ? count.linear : count.attention;
+      EXPECT_NEAR(product.gflops * 1e6 * product.ms / (passes * flops * r.tokens), 1, 1e-9) << product.name;
+      EXPECT_NEAR(product.fma_share * r.fma_peak_gflops / product.gflops, 1, 1e-9) << product.name;
+      double ms = 0;
+      double share = 0;
+      for (const StepBench::Op& op : r.ops) {
+        if (op.name.find(product.name) == std::string::npos) continue;
+        ms += op.forward_ms + op.backward_ms;
+        share += op.share;
+      }
+      EXPECT_DOUBLE_EQ(product.ms, ms) << product.name;
+      EXPECT_DOUBLE_EQ(product.share, share) << product.name;
+    }
   }
 }
 
@@ -93,10 +106,14 @@ TEST(StepBench, JsonHoldsWhatTheTextShows) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
   ASSERT_EQ(json.at("ops").size(), r.ops.size());
+  ASSERT_EQ(json.at("products").size(), 2U);
+  for (const char* key : {"name", "ms", "share", "gflops", "fma_share"}) {
+    EXPECT_TRUE(json.at("products")[0].contains(key)) << key;
+  }
   const std::string text = to_text(r);
   for (const nlohmann::json& op : json.at("ops")) {
     EXPECT_NE(text.find("\n  " + op.at("op").get<std::string>() + " "), std::string::npos) << op;
-    for (const char* key : {"calls", "forward_ms", "backward_ms", "step_ms", "share", "gflops"}) {
+    for (const char* key : {"calls", "forward_ms", "backward_ms", "step_ms", "share"}) {
       EXPECT_TRUE(op.contains(key)) << key;
     }
   }
