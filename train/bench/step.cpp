@@ -38,9 +38,8 @@ std::vector<StepBench::Op> time_ops(BenchModel& model, const StepBenchRequest& r
   std::map<std::string, std::array<std::vector<double>, 3>> times;
   std::map<std::string, double> laps;
   double total = 0;
-  for (int64_t i = 0; i < request.warmup; ++i) model.run();
-  int64_t passes = 0;
-  for (; passes < request.least_steps || total < request.seconds / 3; ++passes) {
+  const int64_t least = std::min<int64_t>(3, request.least_steps);
+  for (int64_t passes = 0; passes < least || total < request.seconds / 3; ++passes) {
     clock.clear();
     total += model.run({.clock = &clock});
     for (const OpClock::Row& row : clock.rows()) {
@@ -134,6 +133,7 @@ StepBench bench_step(const BenchSubject& subject, const StepBenchRequest& reques
     BenchSubject single = subject;
     single.config.train.threads = 1;
     BenchModel alone(single, request.pass);
+    for (int64_t i = 0; i < request.warmup; ++i) alone.run();
     out.ops = time_ops(alone, request);
   }
   out.products = products_of(out, model.config());
