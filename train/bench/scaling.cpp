@@ -176,7 +176,8 @@ ScalingTable bench_scaling(ScalingAxis axis, const ScalingRequest& request) {
     const double slice = request.seconds / static_cast<double>(5 * all.size());
     for (const Alternative& alternative : all) {
       measured.push_back(&side_by_side->model());
-      runs.emplace_back([&, n = alternative.row.value] { return side_by_side->run(n, slice); });
+      runs.emplace_back(
+          [all_jobs = side_by_side.get(), n = alternative.row.value, slice] { return all_jobs->run(n, slice); });
     }
   } else {
     for (const Alternative& alternative : all) {
