@@ -9,6 +9,7 @@
 
 #include "data/error.h"
 #include "experiments/arguments.h"
+#include "experiments/bench_command.h"
 #include "experiments/command_help.h"
 #include "experiments/comparison.h"
 #include "experiments/exit_code.h"
@@ -21,7 +22,6 @@
 #include "experiments/sweep_run.h"
 #include "experiments/terminal.h"
 #include "framework/message.h"
-#include "train/bench_step.h"
 #include "train/config_error.h"
 #include "train/config_file.h"
 #include "train/config_resolve.h"
@@ -237,15 +237,7 @@ int verify(const Call& call) {
 }
 
 int bench(const Call& call) {
-  const std::vector<std::string>& words = call.arguments.files;
-  if (words.front() != "step") {
-    throw UsageError(
-        fmt::format("'ropewalk bench {}': the benchmark of this version is 'step'", printable(words.front())));
-  }
-  const auto seconds = static_cast<double>(whole_number(call.arguments, "--seconds", 3, 0, 86'400));
-  const ResolvedConfig config = bench_config(words.back(), call.overrides());
-  const BenchResult result = bench_step(config, words.back(), 3, 5, seconds);
-  print(call.arguments.has("--json") ? bench_json(result) + "\n" : bench_text(result));
+  print(bench_command(call.arguments));
   return kDone;
 }
 

@@ -76,6 +76,7 @@ Var Tape::add_node(const char* op, Tensor value, std::initializer_list<Var> inpu
     for (const Var& input : inputs) needs = needs || needs_gradient(input);
   }
   workspace_.nodes_.push_back({.value = std::move(value), .needs_gradient = needs, .op = op, .module = module_});
+  if (clock_ != nullptr) clock_->lap(op, OpClock::Pass::forward);
   return {this, static_cast<int32_t>(workspace_.nodes_.size() - 1)};
 }
 
@@ -162,6 +163,7 @@ void Tape::backward() {
     if (!node(result).gradient_written) continue;
     step.backward(*this, result, step.closure);
     Workspace::Node& entry = node(result);
+    if (clock_ != nullptr) clock_->lap(entry.op, OpClock::Pass::backward);
     if (passes_on(entry) && entry.gradient != nullptr) {
       workspace_.free_gradients_.push_back({entry.gradient, entry.value.size_bytes()});
       entry.gradient = nullptr;

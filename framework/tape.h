@@ -10,6 +10,7 @@
 
 #include "framework/arena.h"
 #include "framework/error.h"
+#include "framework/op_clock.h"
 #include "framework/parameter.h"
 #include "framework/tensor.h"
 
@@ -87,6 +88,8 @@ class Tape {
 
   Mode mode() const { return mode_; }
   Arena& arena() { return workspace_.arena; }
+  /// Laps `clock`, which outlives the tape, after every op from now on, forward and backward. Null: none.
+  void time_ops(OpClock* clock) { clock_ = clock; }
 
   /// A value without gradient. The tensor's memory must outlive the tape.
   Var constant(Tensor value);
@@ -198,6 +201,7 @@ class Tape {
   GradientBuffer* gradients_;
   const char* module_ = "";
   bool retain_all_ = false;
+  OpClock* clock_ = nullptr;
   Arena::Mark mark_;
   std::size_t first_node_;
   std::size_t first_step_;

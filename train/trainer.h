@@ -9,6 +9,7 @@
 
 #include "data/batch.h"
 #include "data/dataset.h"
+#include "framework/op_clock.h"
 #include "framework/parameter.h"
 #include "framework/tape.h"
 #include "framework/threads.h"
@@ -20,9 +21,10 @@ namespace ropewalk {
 
 /// Which measurements of a step are wanted.
 struct StepRequest {
-  bool norms = false;      ///< norms of parameters and updates
-  bool residuals = false;  ///< gradient norm and rms of the residual stream
-  bool attention = false;  ///< entropy and greatest logit of every head
+  bool norms = false;        ///< norms of parameters and updates
+  bool residuals = false;    ///< gradient norm and rms of the residual stream
+  bool attention = false;    ///< entropy and greatest logit of every head
+  OpClock* clock = nullptr;  ///< laps after every op, "data", "lanes" (sums of gradients) and "optimizer"; one thread
 };
 
 /// Where a NaN or an infinity first appeared.
@@ -80,7 +82,7 @@ class Trainer {
   Workers& workers_;
   AdamW optimizer_;
   int64_t sequences_;
-  int64_t micro_batch_ = 1;
+  int64_t micro_batch_;
   Batch batch_;
   int64_t targets_ = 0;  ///< counted in the step
   GradientBuffer total_;
@@ -91,11 +93,15 @@ class Trainer {
   std::vector<double> residual_gradients_, residual_squares_, entropy_, max_logit_;
 };
 
-/// Lanes of a step: 8, or fewer where each would have fewer than 128 positions, whose products would be too small. It
-/// depends on nothing but the batch, as the results do.
-int64_t lanes_of(int64_t sequences, int64_t length);
-
-/// Sequences that go through a tape together: few enough for the cache, enough for the matrix products.
-int64_t micro_batch_of(int64_t lane_sequences, int64_t length);
+/// How the sequences of a step are divided. It depends on the configuration alone, never on the threads, because the
+/// order of summation follows from it.
+struct BatchPlan {
+  /// 8, or fewer where each would have fewer than 128 positions: the products would be too small.
+  int64_t lanes = 1;
+  /// Sequences that go through a tape together: about 512 positions, enough for the products and few enough for the
+  /// cache, or what train.micro_batch says. At most those of a lane.
+  int64_t micro_batch = 1;
+};
+BatchPlan plan_batch(const TrainConfig& config);
 
 }  // namespace ropewalk

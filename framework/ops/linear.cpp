@@ -169,9 +169,11 @@ Var linear(Var x, Var weight, Var bias) {
 }
 
 Var linear_add(Var x, Var weight, Var bias, Var residual, double residual_scale) {
-  require(residual.shape() == x.shape().with_last(weight.shape()[0]),
-          "linear_add: a residual of shape {} for a product of shape {}", residual.shape().to_string(),
-          x.shape().with_last(weight.shape()[0]).to_string());
+  const Shape product = x.shape().with_last(weight.shape()[0]);
+  if (!(residual.shape() == product)) {
+    fail("linear_add: a residual of shape {} for a product of shape {}", residual.shape().to_string(),
+         product.to_string());
+  }
   check_same_dtype("linear_add", x, residual);
   return linear_or_add("linear_add", x, weight, bias, residual, residual_scale);
 }

@@ -1,5 +1,6 @@
 #include "framework/tape.h"
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -173,6 +174,47 @@ TEST(TapeTest, GradientsOfAChainTakeTheMemoryOfTwo) {
     return tape.arena().live_bytes() - before;
   };
   EXPECT_EQ(bytes(20), bytes(3));
+}
+
+TEST(TapeTest, GivesItsTimeToTheOpsItRuns) {
+  Workspace workspace;
+  OpClock clock;
+  const auto start = std::chrono::steady_clock::now();
+  {
+    Tape tape(workspace, Mode::train);
+    tape.time_ops(&clock);
+    clock.start();
+    const Var x = tape.leaf(random_tensor({1000}, DType::f64, 1));
+    const Var y = add(scale(scale(x, 2.0), 0.5), x);
+    tape.seed(y, random_tensor({1000}, DType::f64, 2));
+    tape.backward();
+  }
+  const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  ASSERT_EQ(clock.rows().size(), 2U);
+  EXPECT_STREQ(clock.rows()[0].op, "scale");
+  EXPECT_STREQ(clock.rows()[1].op, "add");
+  EXPECT_EQ(clock.rows()[0].laps, 2);
+  EXPECT_EQ(clock.rows()[1].laps, 1);
+  double total = 0;
+  for (const OpClock::Row& row : clock.rows()) {
+    EXPECT_GT(row.of(OpClock::Pass::forward), 0) << row.op;
+    EXPECT_GT(row.of(OpClock::Pass::backward), 0) << row.op;
+    EXPECT_EQ(row.of(OpClock::Pass::step), 0) << row.op;
+    total += row.total();
+  }
+  EXPECT_LE(total, passed);
+}
+
+TEST(TapeTest, AClockTimesNothingOfTheTapesThatDoNotCarryIt) {
+  Workspace workspace;
+  OpClock clock;
+  for (OpClock* carried : {&clock, static_cast<OpClock*>(nullptr)}) {
+    Tape tape(workspace, Mode::inference);
+    tape.time_ops(carried);
+    scale(tape.leaf(random_tensor({3}, DType::f64, 1)), 2.0);
+  }
+  ASSERT_EQ(clock.rows().size(), 1U);
+  EXPECT_EQ(clock.rows()[0].laps, 1);
 }
 
 }  // namespace

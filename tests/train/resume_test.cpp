@@ -216,11 +216,12 @@ TEST_F(Resume, AFinishedRunStaysAsItIs) {
 }
 
 TEST_F(Resume, OtherThreadsGiveTheSameRun) {
-  const std::vector<std::string> overrides = {"train.checkpoint_every=5", "train.keep_checkpoints=9"};
+  const std::vector<std::string> overrides = {"train.checkpoint_every=5", "train.keep_checkpoints=9",
+                                              "train.batch_size=40"};
   train_run(request(overrides, "whole"));
   train_run(request(overrides));
   for (const int64_t step : {20, 15, 10}) fs::remove(checkpoint_path(checkpoints_in(run_path()), step));
-  resume({"train.checkpoint_every=5", "train.threads=2"});
+  resume({"train.checkpoint_every=5", "train.batch_size=40", "train.threads=2"});
   expect_same_end("run", "whole", 20);
 }
 
