@@ -19,7 +19,11 @@ void gemm(Transpose transpose_a, Transpose transpose_b, int64_t m, int64_t n, in
 
 /// Whether gemm() takes a product of these extents to our own kernels; docs/performance.md has the measurements.
 constexpr bool gemm_is_own(int64_t m, int64_t n, int64_t k) {
+#ifdef ROPEWALK_LIBRARY_GEMM
+  constexpr int64_t kSmall = 0;
+#else
   constexpr int64_t kSmall = 768;
+#endif
   return m <= kSmall || n <= kSmall || k <= kSmall;
 }
 

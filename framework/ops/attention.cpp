@@ -103,6 +103,19 @@ TileMask tile_mask(const AttentionProblem<T>& p, int64_t t0, int64_t rows, int64
     return KeyRange{std::clamp<int64_t>(keys.begin - j0, 0, columns), std::clamp<int64_t>(keys.end - j0, 0, columns)};
   };
   tile.full = columns == AttentionScratch<T>::padded(columns);
+  // Seen whole by the first row and the last is seen whole by those between, unless the first sees all as a global
+  // token.
+  const KeyRange first = local(0);
+  const KeyRange last = local(rows - 1);
+  if (std::max(first.begin, last.begin) == 0 && std::min(first.end, last.end) == columns && tile.global == 0 &&
+      (p.mask.window_radius < 0 || p.position(t0) >= p.mask.global_tokens)) {
+    std::fill(tile.begin, tile.begin + rows, int64_t{0});
+    std::fill(tile.end, tile.end + rows, columns);
+    std::fill(tile.width, tile.width + rows, AttentionScratch<T>::padded(columns));
+    tile.columns = columns;
+    tile.empty = false;
+    return tile;
+  }
   for (int64_t r = 0; r < rows; ++r) {
     const KeyRange keys = local(r);
     tile.begin[r] = keys.begin;
@@ -296,6 +309,21 @@ class Head {
     }
   }
 
+  /// f(j0, tile) for every tile of keys that some of these rows see: those of the global tokens, then the local ones.
+  template <class F>
+  HWY_INLINE void for_tiles(int64_t t0, int64_t rows, F&& f) {
+    // The range of a row grows with its position, but for a global token's, which is everything.
+    const KeyRange first = p.local_keys(p.position(t0));
+    const KeyRange last = p.local_keys(p.position(t0 + rows - 1));
+    const int64_t begin = std::min(first.begin, last.begin) / kCols * kCols;
+    const int64_t end = std::max(first.end, last.end);
+    for (int64_t j0 = 0; j0 < std::max(end, p.global_keys()); j0 += kCols) {
+      if (j0 >= p.global_keys() && j0 < begin) j0 = begin;
+      const TileMask tile = tile_mask(p, t0, rows, j0, std::min<int64_t>(kCols, p.keys - j0));
+      if (!tile.empty) f(j0, tile);
+    }
+  }
+
   void relative_scores(int64_t t0, int64_t rows) {
     if (p.relative_keys == nullptr) return;
     small_gemm<T>(rows, w.relative_pad, p.dk, {w.q + t0 * w.dk_pad, w.dk_pad, 1}, w.rel_t, w.relative_pad, false, w.qa,
@@ -314,22 +342,30 @@ class Head {
     clear(w.o, rows * w.dv_pad);
     relative_scores(t0, rows);
     bool first = true;
-    for (int64_t j0 = 0; j0 < p.keys; j0 += kCols) {
-      const TileMask tile = tile_mask(p, t0, rows, j0, std::min<int64_t>(kCols, p.keys - j0));
-      if (tile.empty) continue;
+    for_tiles(t0, rows, [&](int64_t j0, const TileMask& tile) HWY_ATTR {
       scores(t0, rows, j0, tile);
+      HWY_ALIGN T now[kRows];
+      HWY_ALIGN T shrink[kRows];
+      for (int64_t r = 0; r < rows; ++r) {
+        const T* s = w.s + r * kCols;
+        auto largest = hn::Set(d, kHidden);
+        for (int64_t c = 0; c < tile.width[r]; c += lanes) largest = hn::Max(largest, hn::LoadU(d, s + c));
+        now[r] = std::max(w.row_max[r], hn::GetLane(hn::MaxOfLanes(d, largest)));
+      }
+      // What the sums so far shrink by where the maximum grew; nothing is there yet where it was hidden.
+      vectorise<T>(rows, [&](auto dr, int64_t r) HWY_ATTR {
+        const auto before = hn::LoadU(dr, w.row_max + r);
+        const auto ratio = exp_of(dr, hn::Sub(before, hn::LoadU(dr, now + r)));
+        hn::StoreU(hn::IfThenZeroElse(hn::Eq(before, hn::Set(dr, kHidden)), ratio), dr, shrink + r);
+      });
       for (int64_t r = 0; r < rows; ++r) {
         T* s = w.s + r * kCols;
         const int64_t width = tile.width[r];
-        auto largest = hn::Set(d, kHidden);
-        for (int64_t c = 0; c < width; c += lanes) largest = hn::Max(largest, hn::LoadU(d, s + c));
-        const T before = w.row_max[r];
-        const T now = std::max(before, hn::GetLane(hn::MaxOfLanes(d, largest)));
-        if (now == kHidden) {
+        if (now[r] == kHidden) {
           clear(s, width);
           continue;
         }
-        const auto shift = hn::Set(d, now);
+        const auto shift = hn::Set(d, now[r]);
         auto sum = hn::Zero(d);
         auto dot = hn::Zero(d);
         for (int64_t c = 0; c < width; c += lanes) {
@@ -340,21 +376,20 @@ class Head {
             dot = hn::MulAdd(e, hn::Max(x, hn::Set(d, std::numeric_limits<T>::lowest())), dot);
           hn::StoreU(e, d, s + c);
         }
-        const T shrink = before == kHidden ? T(0) : std::exp(before - now);
-        w.row_max[r] = now;
-        w.row_sum[r] = w.row_sum[r] * shrink + hn::GetLane(hn::SumOfLanes(d, sum));
-        if (p.statistics != nullptr) w.row_dot[r] = w.row_dot[r] * shrink + hn::GetLane(hn::SumOfLanes(d, dot));
-        if (!first && shrink != T(1)) {
+        w.row_max[r] = now[r];
+        w.row_sum[r] = w.row_sum[r] * shrink[r] + hn::GetLane(hn::SumOfLanes(d, sum));
+        if (p.statistics != nullptr) w.row_dot[r] = w.row_dot[r] * shrink[r] + hn::GetLane(hn::SumOfLanes(d, dot));
+        if (!first && shrink[r] != T(1)) {
           T* o = w.o + r * w.dv_pad;
           for (int64_t c = 0; c < w.dv_pad; c += lanes) {
-            hn::StoreU(hn::Mul(hn::LoadU(d, o + c), hn::Set(d, shrink)), d, o + c);
+            hn::StoreU(hn::Mul(hn::LoadU(d, o + c), hn::Set(d, shrink[r])), d, o + c);
           }
         }
       }
       small_gemm<T>(rows, w.dv_pad, tile.columns, {w.s, kCols, 1}, w.v + j0 * w.dv_pad, w.dv_pad, true, w.o, w.dv_pad,
                     [&](int64_t r, int64_t, int64_t&, int64_t& end, int64_t&) { end = std::min(end, tile.width[r]); });
       first = false;
-    }
+    });
   }
 
   void backward_rows(int64_t t0, int64_t rows, const T* lse, T* d_bias) {
@@ -363,9 +398,7 @@ class Head {
     clear(w.dq, rows * w.dk_pad);
     relative_scores(t0, rows);
     if (p.relative_keys != nullptr) clear(w.dqa, rows * w.relative_pad);
-    for (int64_t j0 = 0; j0 < p.keys; j0 += kCols) {
-      const TileMask tile = tile_mask(p, t0, rows, j0, std::min<int64_t>(kCols, p.keys - j0));
-      if (tile.empty) continue;
+    for_tiles(t0, rows, [&](int64_t j0, const TileMask& tile) HWY_ATTR {
       scores(t0, rows, j0, tile);
       const auto by_width = [&](int64_t r, int64_t, int64_t&, int64_t&, int64_t& width) { width = tile.width[r]; };
       small_gemm<T>(rows, kCols, p.dv, {w.dy + t0 * w.dv_pad, w.dv_pad, 1}, w.vt + j0, w.keys_pad, false, w.ds, kCols,
@@ -408,7 +441,7 @@ class Head {
                     w.dk + j0 * w.dk_pad, w.dk_pad, rows_that_see);
       small_gemm<T>(rows, w.dk_pad, tile.columns, {w.ds, kCols, 1}, w.k + j0 * w.dk_pad, w.dk_pad, true, w.dq, w.dk_pad,
                     [&](int64_t r, int64_t, int64_t&, int64_t& end, int64_t&) { end = std::min(end, tile.width[r]); });
-    }
+    });
     if (p.relative_keys != nullptr) {
       small_gemm<T>(rows, w.dk_pad, p.relative_rows(), {w.dqa, w.relative_pad, 1}, w.rel, w.dk_pad, true, w.dq,
                     w.dk_pad);

@@ -93,6 +93,7 @@ OpCase fused_linear_case(const Sizes& s, const char* op, const std::string& vari
   OpCase c = linear_case(s, variant, in, out, false);
   c.op = op;
   if (c.op == "gated_linear") c.forward_flops *= 2;
+  c.gradient_in_forward = c.op == "linear_cross_entropy";
   c.inputs.insert(c.inputs.end(), more.begin(), more.end());
   c.run = std::move(run);
   const double extra = s.bytes(s.N * out) * outputs;

@@ -98,12 +98,13 @@ OpBench bench_ops(const BenchSubject& subject, double seconds) {
   out.fma_peak_gflops = peak * 1e-9;
   for (const Trial& trial : trials) {
     const OpCase& op = trial.op;
-    out.rows.push_back(
-        {.op = op.op,
-         .variant = op.variant,
-         .shape = op.shape,
-         .forward = judge(median(trial.forward), op.forward_flops, op.forward_bytes, peak, out.memory),
-         .backward = judge(median(trial.backward), 2 * op.forward_flops, op.backward_bytes, peak, out.memory)});
+    out.rows.push_back({.op = op.op,
+                        .variant = op.variant,
+                        .shape = op.shape,
+                        .forward = judge(median(trial.forward), (op.gradient_in_forward ? 3 : 1) * op.forward_flops,
+                                         op.forward_bytes, peak, out.memory),
+                        .backward = judge(median(trial.backward), (op.gradient_in_forward ? 0 : 2) * op.forward_flops,
+                                          op.backward_bytes, peak, out.memory)});
   }
   return out;
 }

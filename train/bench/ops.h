@@ -19,7 +19,8 @@ struct OpCase {
   std::function<Var(Tape&, const std::vector<Var>&)> run;
   double forward_bytes = 0;  ///< that must move: every operand read once, every result written once
   double backward_bytes = 0;
-  double forward_flops = 0;  ///< of matrix products, what the mask hides not counted; backward twice that
+  double forward_flops = 0;          ///< of matrix products, what the mask hides not counted; backward twice that
+  bool gradient_in_forward = false;  ///< the forward pass does the products of the backward as well
 };
 
 /// Sequences that the trainer takes through a tape together.
