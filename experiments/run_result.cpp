@@ -106,7 +106,7 @@ void read_summary(const json& summary, RunResult& result) {
   read_divergence(summary, result);
 }
 
-/// A run that stopped on an error has no summary, but says so in its last event.
+/// A run whose failure could not be written into its summary (a full disk) says so in its last event.
 void read_failure(const fs::path& events_file, RunResult& result) {
   std::error_code ignored;
   if (!fs::is_regular_file(events_file, ignored)) return;
@@ -160,7 +160,7 @@ void read_run_result(const std::string& directory, RunResult& result) {
   if (result.variant.empty()) result.variant = result.id;
   read_lengths_of_training(path / "config.ini", result);
   std::error_code ignored;
-  if (run_is_locked(directory)) {
+  if (run_is_locked(directory)) {  // a summary there is the one of its start
     result.status = "running";
     return;
   }
@@ -171,8 +171,8 @@ void read_run_result(const std::string& directory, RunResult& result) {
     if (result.status == "running") result.status = "killed";
   } else {
     result.status = fs::exists(path / "log.h5", ignored) ? "killed" : "waiting";
-    read_failure(path / "events.jsonl", result);
   }
+  if (result.status == "killed" || result.status == "waiting") read_failure(path / "events.jsonl", result);
 }
 
 RunResult read_single_run(const std::string& directory) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,9 +18,9 @@ struct RunState {
   int64_t tokens = 0;             ///< positions fed since the start
   uint64_t data_fingerprint = 0;  ///< of what training draws from (see Dataset::fingerprint)
   double wall_time = 0;           ///< seconds of training since the start
-  double train_loss = 0;
-  int64_t evaluated_step = -1;    ///< of the last evaluation; -1: none yet
-  std::vector<double> last_loss;  ///< of the last evaluation, by length
+  double train_loss = std::numeric_limits<double>::quiet_NaN();  ///< of the last step
+  int64_t evaluated_step = -1;                                   ///< of the last evaluation; -1: none yet
+  std::vector<double> last_loss;                                 ///< of the last evaluation, by length
   std::vector<double> last_accuracy;
   std::vector<double> last_exact_match;
   std::vector<double> best_loss;  ///< least of all evaluations, by length

@@ -20,7 +20,7 @@ nlohmann::json numbers(const std::vector<double>& values) {
 
 void write_run_summary(const std::string& directory, const Config& config, int64_t parameters, LogStatus status,
                        const RunState& state, const std::vector<int64_t>& lengths, bool task,
-                       const std::optional<Divergence>& divergence, double tokens_per_s) {
+                       const std::optional<Divergence>& divergence, double tokens_per_s, const std::string& error) {
   nlohmann::json eval = nullptr;
   if (!state.last_loss.empty()) {
     eval = {{"protocol", task ? "task" : std::string(name_in(kProtocolNames, config.eval.protocol))},
@@ -48,6 +48,7 @@ void write_run_summary(const std::string& directory, const Config& config, int64
                            {"module", divergence->module},
                            {"where", divergence->in_gradient ? "gradient" : "value"}};
   }
+  if (!error.empty()) summary["error"] = error;
   write_summary(directory + "/summary.json", summary);
 }
 

@@ -156,12 +156,12 @@ class Run {
     } catch (const LogError& e) {
       // No checkpoint now: it would be ahead of the log, and a run that resumed from it would leave a gap there.
       files_->events.append("failed", state_.step, {{"reason", e.what()}});
-      summarize_failure();
+      summarize_failure(e.what());
       fail("the log can no longer be written, training stopped after step {}: {}", state_.step, e.what());
     } catch (const std::exception& e) {
       files_->events.append("failed", state_.step, {{"reason", e.what()}});
       files_->log.finish(LogStatus::failed);
-      summarize_failure();
+      summarize_failure(e.what());
       // A file that cannot be written is not one that cannot be read.
       fail("training stopped after step {}: {}", state_.step, e.what());
     }
@@ -171,16 +171,16 @@ class Run {
   }
 
  private:
-  void summarize(LogStatus status) const {
+  void summarize(LogStatus status, const std::string& error = "") const {
     write_run_summary(files_->directory, config_, setup_.model->parameters().elements(), status, state_,
                       evaluator_.lengths(), setup_.dataset->task() != nullptr, divergence_,
-                      static_cast<double>(state_.tokens) / std::max(state_.wall_time, 1e-9));
+                      static_cast<double>(state_.tokens) / std::max(state_.wall_time, 1e-9), error);
   }
 
   /// As far as a disk that may be full allows.
-  void summarize_failure() const {
+  void summarize_failure(const std::string& error) const {
     try {
-      summarize(LogStatus::failed);
+      summarize(LogStatus::failed, error);
     } catch (const std::exception& e) {
       message("ropewalk: {}\n", e.what());
     }
@@ -229,6 +229,7 @@ class Run {
       RunLog log = RunLog::create(lock, schema, header(directory));
       files_.emplace(Files{directory, std::move(lock), std::move(events), std::move(log)});
     }
+    summarize(LogStatus::running);
   }
 
   /// Starting over would throw away the log of what was trained; that is right only where no checkpoint ever was.

@@ -1,5 +1,6 @@
 #include "train/train_run.h"
 
+#include <signal.h>
 #include <sys/resource.h>
 
 #include <cmath>
@@ -132,6 +133,21 @@ TEST_F(TrainRun, ItsSummaryHoldsWhatItCameTo) {
   EXPECT_FLOAT_EQ(s.at("final").at("train_loss").get<float>(), log.train.loss.back());
   EXPECT_FLOAT_EQ(s.at("best").at("loss")[1].get<float>(),
                   std::min({log.eval.loss[1], log.eval.loss[4], log.eval.loss[7]}));
+}
+
+TEST_F(TrainRun, ItsSummarySaysThatItIsGoingOn) {
+  train_run(request({"train.steps=2", "optim.schedule=constant"}));
+  TrainRequest more = request({"train.steps=1000000", "optim.schedule=constant"});
+  more.resume = true;
+  const pid_t pid = start_child([&] { return static_cast<int>(train_run(more).status); });
+  while (summary().at("status") == "finished" && waitpid(pid, nullptr, WNOHANG) == 0) usleep(1000);
+  kill(pid, SIGKILL);
+  wait_for(pid);
+  const nlohmann::json s = summary();
+  EXPECT_EQ(s.at("status"), "running");
+  EXPECT_EQ(s.at("steps"), 1000000);
+  EXPECT_EQ(s.at("final").at("step"), 2) << "where it went on from";
+  EXPECT_FALSE(s.contains("error"));
 }
 
 TEST_F(TrainRun, TasksAreScoredByLength) {
@@ -335,6 +351,8 @@ TEST_F(TrainRun, ACheckpointWithoutRoomLeavesTheOneBefore) {
   EXPECT_EQ(read_log(run_path() + "/log.h5").status, std::vector<LogStatus>{LogStatus::failed});
   EXPECT_EQ(tables().train.step.size(), 20U);
   EXPECT_EQ(events().back(), "failed");
+  EXPECT_EQ(summary().at("status"), "failed");
+  EXPECT_NE(summary().at("error").get<std::string>().find("File too large"), std::string::npos) << summary();
   EXPECT_EQ(train_run(more).status, LogStatus::finished);
 }
 
