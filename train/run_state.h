@@ -9,6 +9,7 @@
 #include "layers/transformer.h"
 #include "optim/adamw.h"
 #include "train/checkpoint_file.h"
+#include "train/trainer.h"
 
 namespace ropewalk {
 
@@ -23,7 +24,9 @@ struct RunState {
   std::vector<double> last_loss;                                 ///< of the last evaluation, by length
   std::vector<double> last_accuracy;
   std::vector<double> last_exact_match;
-  std::vector<double> best_loss;  ///< least of all evaluations, by length
+  std::vector<double> best_loss;         ///< least of all evaluations, by length
+  std::optional<Divergence> divergence;  ///< the first, where training goes on after one
+  bool ends_diverged = false;            ///< the last step was not finite
 };
 
 /// Writes parameters, moments and state as the checkpoint of state.step. Throws CheckpointError.
@@ -39,7 +42,8 @@ RunState load_state(const Checkpoint& checkpoint, const Transformer& model, cons
 /// The checkpoints of the run in `directory`.
 std::string checkpoints_in(const std::string& directory);
 
-/// The newest whole checkpoint of a run; its absence is an Error that names the run. Passed-over files go to stderr.
+/// The newest whole checkpoint of a run. Throws CheckpointError that names the run where there is none; files that were
+/// passed over go to stderr.
 Checkpoint require_checkpoint(const std::string& run_directory);
 
 }  // namespace ropewalk

@@ -19,8 +19,8 @@ nlohmann::json numbers(const std::vector<double>& values) {
 }  // namespace
 
 void write_run_summary(const std::string& directory, const Config& config, int64_t parameters, LogStatus status,
-                       const RunState& state, const std::vector<int64_t>& lengths, bool task,
-                       const std::optional<Divergence>& divergence, double tokens_per_s, const std::string& error) {
+                       const RunState& state, const std::vector<int64_t>& lengths, bool task, double tokens_per_s,
+                       const std::string& error) {
   nlohmann::json eval = nullptr;
   if (!state.last_loss.empty()) {
     eval = {{"protocol", task ? "task" : std::string(name_in(kProtocolNames, config.eval.protocol))},
@@ -43,7 +43,7 @@ void write_run_summary(const std::string& directory, const Config& config, int64
                             {"tokens_per_s", finite(tokens_per_s)},
                             {"final", {{"step", state.step}, {"train_loss", finite(state.train_loss)}, {"eval", eval}}},
                             {"best", {{"loss", numbers(state.best_loss)}}}};
-  if (divergence) {
+  if (const std::optional<Divergence>& divergence = state.divergence) {
     summary["diverged"] = {{"step", divergence->step},
                            {"module", divergence->module},
                            {"where", divergence->in_gradient ? "gradient" : "value"}};

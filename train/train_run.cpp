@@ -173,7 +173,7 @@ class Run {
  private:
   void summarize(LogStatus status, const std::string& error = "") const {
     write_run_summary(files_->directory, config_, setup_.model->parameters().elements(), status, state_,
-                      evaluator_.lengths(), setup_.dataset->task() != nullptr, divergence_,
+                      evaluator_.lengths(), setup_.dataset->task() != nullptr,
                       static_cast<double>(state_.tokens) / std::max(state_.wall_time, 1e-9), error);
   }
 
@@ -295,7 +295,6 @@ class Run {
       evaluate(progress);
       checkpoint();
     }
-    LogStatus status = LogStatus::finished;
     while (state_.step < last) {
       const int64_t step = state_.step + 1;
       const bool layers = config_.log.layers_every > 0 && (step == 1 || due(step, config_.log.layers_every, last));
@@ -310,6 +309,7 @@ class Run {
       state_.tokens += result.tokens;
       state_.wall_time += step_time;
       state_.train_loss = result.loss;
+      state_.ends_diverged = result.divergence.has_value();
       if (row || result.divergence) append_train_row(result, step_time);
       if (layers || result.divergence) rows_.layers(files_->log, result);
       if (attention) rows_.attention(files_->log, result);
@@ -317,7 +317,6 @@ class Run {
         report_divergence(progress, *result.divergence);
         if (config_.train.on_divergence == OnDivergence::stop) return LogStatus::diverged;
       }
-      status = result.divergence ? LogStatus::diverged : LogStatus::finished;
       progress.update(step, result.loss, result.lr, result.grad_norm, static_cast<double>(result.tokens) / step_time);
       if (step == last) checkpoint();  // the training is done; its evaluation may take a while
       if (due(step, config_.eval.every, last)) evaluate(progress);
@@ -326,7 +325,7 @@ class Run {
       if (interrupted) return LogStatus::interrupted;
       files_->log.flush_if_due();
     }
-    return status;
+    return state_.ends_diverged ? LogStatus::diverged : LogStatus::finished;
   }
 
   void append_train_row(const StepResult& result, double step_time) {
@@ -349,8 +348,8 @@ class Run {
 
   void report_divergence(Progress& progress, const Divergence& divergence) {
     const char* where = divergence.in_gradient ? "gradient" : "value";
-    const bool first = !divergence_;
-    if (first) divergence_ = divergence;
+    const bool first = !state_.divergence;
+    if (first) state_.divergence = divergence;
     files_->events.append("diverged", divergence.step, {{"module", divergence.module}, {"where", where}});
     files_->log.flush();
     if (!first) return;
@@ -403,7 +402,6 @@ class Run {
   std::string config_text_;
   std::optional<Files> files_;
   RunState state_;
-  std::optional<Divergence> divergence_;
 };
 
 }  // namespace

@@ -215,6 +215,19 @@ TEST_F(Resume, AFinishedRunStaysAsItIs) {
   expect_same_end("run", "whole", 20);
 }
 
+TEST_F(Resume, ADivergenceThatTrainingWentOnAfterIsNotForgotten) {
+  const std::vector<std::string> overrides = {
+      "optim.lr=1e30", "optim.warmup_steps=0",     "optim.grad_clip=0", "train.on_divergence=continue",
+      "train.steps=8", "train.checkpoint_every=1", "eval.every=8",      "train.keep_checkpoints=9"};
+  ASSERT_EQ(train_run(request(overrides, "whole")).status, LogStatus::diverged);
+  train_run(request(overrides));
+  for (const int64_t step : {8, 7}) fs::remove(checkpoint_path(checkpoints_in(run_path()), step));
+  EXPECT_EQ(resume(overrides).status, LogStatus::diverged);
+  expect_same_end("run", "whole", 8);
+  EXPECT_EQ(resume(overrides).status, LogStatus::diverged) << "nothing was left to do";
+  expect_same_end("run", "whole", 8);
+}
+
 TEST_F(Resume, OtherThreadsGiveTheSameRun) {
   const std::vector<std::string> overrides = {"train.checkpoint_every=5", "train.keep_checkpoints=9"};
   train_run(request(overrides, "whole"));
