@@ -18,6 +18,7 @@
 #include "train/run_directory.h"
 #include "train/run_log.h"
 #include "train/run_setup.h"
+#include "train/warnings.h"
 
 namespace ropewalk {
 namespace {
@@ -98,6 +99,8 @@ ProbeResult probe_run(const ResolvedConfig& resolved_config, const std::string& 
                                .device = config.train.device,
                                .started = utc_now()});
 
+  show_warnings(log.take_warnings());
+
   ProbeResult out{.name = name, .directory = directory, .seeds = config.probe.seeds};
   Workspace workspace;
   GradientBuffer gradients(parameters);
@@ -158,6 +161,7 @@ ProbeResult probe_run(const ResolvedConfig& resolved_config, const std::string& 
                         .tokens = static_cast<int64_t>(positions)});
   }
   log.finish(LogStatus::finished);
+  show_warnings(log.take_warnings());
   return out;
 }
 

@@ -9,6 +9,7 @@
 #include "train/hdf5_file.h"
 #include "train/log_file.h"
 #include "train/run_directory.h"
+#include "train/warnings.h"
 
 namespace ropewalk {
 namespace {
@@ -150,6 +151,7 @@ void cut_after(EvalTable& table, int64_t last_step) {
 RecoveredLog recover_log(const std::string& path) {
   LogContents log = read_log(path);
   const RunLock lock(directory_of(path));
+  if (!lock.warning().empty()) show_warnings({lock.warning()});
   log = read_log(path);  // as it is now that nobody else writes
   RecoveredLog result;
   result.before = log.status;

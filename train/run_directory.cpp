@@ -104,8 +104,8 @@ RunLock::RunLock(std::string directory) : directory_(std::move(directory)), owne
       fail(directory_, "is in use by " + (length > 0 ? std::string(holder.data()) : std::string("another process")),
            "wait for it or stop it first");
     }
-    warning_ = "warning: '" + path + "' cannot be locked (" + std::strerror(error) +
-               "); do not write this run from two processes";
+    warning_ =
+        "'" + path + "' cannot be locked (" + std::strerror(error) + "); do not write this run from two processes";
     return;
   }
   const std::string holder = "process " + std::to_string(getpid()) + " on " + host_name();

@@ -28,7 +28,7 @@ class RunLock {
   ~RunLock();
 
   const std::string& directory() const { return directory_; }
-  /// One line, if the file system has no locks and the run is therefore unprotected; else empty.
+  /// A warning, if the file system has no locks and the run is therefore unprotected; else empty.
   const std::string& warning() const { return warning_; }
 
  private:

@@ -58,7 +58,7 @@ std::vector<std::string> storage_warnings(const RunLock& lock) {
   std::vector<std::string> warnings;
   if (!lock.warning().empty()) warnings.push_back(lock.warning());
   if (const std::string kind = network_file_system(lock.directory()); !kind.empty()) {
-    warnings.push_back("warning: '" + lock.directory() + "' lies on " + kind +
+    warnings.push_back("'" + lock.directory() + "' lies on " + kind +
                        "; a log read there while the run goes on may be incomplete");
   }
   return warnings;
@@ -301,15 +301,15 @@ void RunLog::finish(LogStatus status) {
     const LogContents log = read_log(state_->path);
     write_log(state_->path, log.schema, log.header, log.status, log.tables);
   } catch (const std::exception& error) {
-    state_->warnings.push_back("warning: the log is complete but was not compressed: " + std::string(error.what()));
+    state_->warnings.push_back("the log is complete but was not compressed: " + std::string(error.what()));
   }
 }
 
 int64_t RunLog::last_step() const {
   return state_->last_step;
 }
-const std::vector<std::string>& RunLog::warnings() const {
-  return state_->warnings;
+std::vector<std::string> RunLog::take_warnings() {
+  return std::exchange(state_->warnings, {});
 }
 bool RunLog::failed() const {
   return state_->failed;

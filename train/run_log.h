@@ -60,8 +60,9 @@ class RunLog {
 
   /// Step of the last training row that was kept by `resume`; -1 if none.
   int64_t last_step() const;
-  /// One line each, e.g. that the directory lies on a network file system.
-  const std::vector<std::string>& warnings() const;
+  /// Warnings since the last call, those of the lock among them; e.g. that the directory lies on a network file system.
+  /// There may be some after `create`, `resume` and `finish`.
+  std::vector<std::string> take_warnings();
   /// Whether the log could not be written and has been given up.
   bool failed() const;
 

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/error.h"
-#include "framework/message.h"
+#include "train/warnings.h"
 
 namespace ropewalk {
 namespace {
@@ -129,7 +129,7 @@ RunState load_state(const Checkpoint& checkpoint, const Transformer& model, cons
 
 Checkpoint require_checkpoint(const std::string& run_directory) {
   LatestCheckpoint latest = latest_checkpoint(checkpoints_in(run_directory));
-  for (const std::string& warning : latest.warnings) message("ropewalk: {}\n", warning);
+  show_warnings(latest.warnings);
   if (!latest.checkpoint && !latest.warnings.empty()) {
     throw CheckpointError(fmt::format("{}: no checkpoint is whole", checkpoints_in(run_directory)));
   }

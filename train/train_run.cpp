@@ -26,6 +26,7 @@
 #include "train/signals.h"
 #include "train/summary.h"
 #include "train/trainer.h"
+#include "train/warnings.h"
 
 namespace ropewalk {
 namespace {
@@ -146,13 +147,14 @@ class Run {
     SignalGuard signals;
     open();
     Progress progress(state_.step, config_.train.steps);
-    for (const std::string& warning : files_->log.warnings()) progress.say("ropewalk: warning: " + warning);
+    show_log_warnings(progress);
     announce(progress);
     TrainOutcome outcome{.status = LogStatus::finished, .directory = files_->directory};
     try {
       outcome.status = loop(progress);
       outcome.signal = outcome.status == LogStatus::interrupted ? SignalGuard::received() : 0;
       files_->log.finish(outcome.status);
+      show_log_warnings(progress);
     } catch (const LogError& e) {
       // No checkpoint now: it would be ahead of the log, and a run that resumed from it would leave a gap there.
       files_->events.append("failed", state_.step, {{"reason", e.what()}});
@@ -171,6 +173,10 @@ class Run {
   }
 
  private:
+  void show_log_warnings(Progress& progress) {
+    for (const std::string& warning : files_->log.take_warnings()) progress.say(warning_text(warning));
+  }
+
   void summarize(LogStatus status, const std::string& error = "") const {
     write_run_summary(files_->directory, config_, setup_.model->parameters().elements(), status, state_,
                       evaluator_.lengths(), setup_.dataset->task() != nullptr,
@@ -197,13 +203,12 @@ class Run {
       }
     }
     RunLock lock(directory);
-    if (!lock.warning().empty()) message("ropewalk: warning: {}\n", lock.warning());
     setup_.model->initialize(static_cast<uint64_t>(config_.train.seed));
     state_.data_fingerprint = setup_.dataset->fingerprint();
     const LogSchema schema = make_schema(config_, layout_, evaluator_, setup_.dataset->task() != nullptr);
     if (resume) {
       LatestCheckpoint latest = latest_checkpoint(checkpoints_in(directory));
-      for (const std::string& warning : latest.warnings) message("ropewalk: {}\n", warning);
+      show_warnings(latest.warnings);
       refuse_lost_checkpoints(directory, latest);
       if (latest.checkpoint) {
         check_same_run(config_of(*latest.checkpoint), directory);

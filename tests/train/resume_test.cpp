@@ -202,7 +202,7 @@ TEST_F(Resume, ADamagedNewestCheckpointIsPassedOver) {
   EXPECT_EQ(resume(overrides).status, LogStatus::finished);
   const std::string said = ::testing::internal::GetCapturedStderr();
   ::testing::internal::CaptureStderr();
-  EXPECT_NE(said.find("warning"), std::string::npos) << said;
+  EXPECT_NE(said.find("ropewalk: warning: checkpoint passed over: "), std::string::npos) << said;
   EXPECT_NE(said.find(newest), std::string::npos) << said;
   EXPECT_NE(said.find("from step 15"), std::string::npos) << said;
   expect_same_end("run", "whole", 20);

@@ -26,7 +26,7 @@ TEST(RunLog, ReadsBackWhatWasAppendedAndLeavesACompressedFile) {
     log.flush();
     const auto live_bytes = std::filesystem::file_size(dir / "log.h5");
     log.finish(LogStatus::finished);
-    EXPECT_TRUE(log.warnings().empty());
+    EXPECT_TRUE(log.take_warnings().empty());
     EXPECT_LT(std::filesystem::file_size(dir / "log.h5"), live_bytes / 2);
   }
   const LogContents log = read_log(dir / "log.h5");
@@ -36,6 +36,20 @@ TEST(RunLog, ReadsBackWhatWasAppendedAndLeavesACompressedFile) {
   EXPECT_EQ(log.tables.train.step.size(), 5000U);
   expect_log(log.tables, 5000);
   EXPECT_FALSE(std::filesystem::exists(dir / "log.h5.tmp"));
+}
+
+TEST(RunLog, ALogThatCannotBeCompressedIsCompleteAndSaysSoOnce) {
+  const TemporaryDirectory dir;
+  const RunLock lock(dir.path());
+  RunLog log = RunLog::create(lock, example_schema(), example_header());
+  for (int64_t step = 1; step <= 20; ++step) append_step(log, step);
+  std::filesystem::create_directory(dir / "log.h5.tmp");  // where the copy would be written
+  log.finish(LogStatus::finished);
+  const std::vector<std::string> warnings = log.take_warnings();
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_TRUE(warnings[0].starts_with("the log is complete but was not compressed")) << warnings[0];
+  EXPECT_TRUE(log.take_warnings().empty());
+  expect_log(read_log(dir / "log.h5").tables, 20);
 }
 
 TEST(RunLog, EveryDatasetHasUnitsAndLongNameAndTheFileItsAttributes) {

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "data/error.h"
 #include "train/checkpoint_file.h"
@@ -274,6 +275,21 @@ TEST_F(TrainRun, AnUnnamedRunGetsADirectoryOfItsOwn) {
   EXPECT_TRUE(first.starts_with("runs/tiny/")) << first;
   EXPECT_NE(first, second);
   EXPECT_TRUE(fs::exists(directory_ / (first + "/summary.json")));
+}
+
+TEST_F(TrainRun, WhatTheEndOfItsLogWarnsOfIsShownOnce) {
+  std::thread blocker([&] {
+    while (!fs::exists(run_path("run/log.h5"))) usleep(500);
+    fs::create_directory(run_path("run/log.h5.tmp"));
+  });
+  train_run(request({"train.steps=1000"}));
+  blocker.join();
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  ::testing::internal::CaptureStderr();
+  const std::string warning = "ropewalk: warning: the log is complete but was not compressed";
+  const std::size_t at = said.find(warning);
+  ASSERT_NE(at, std::string::npos) << said;
+  EXPECT_EQ(said.find("not compressed", at + warning.size()), std::string::npos) << said;
 }
 
 /// The message with which a run ends that may write no file beyond `limit` bytes; empty if it came to its end.
