@@ -151,24 +151,16 @@ class Run {
     announce(progress);
     TrainOutcome outcome{.status = LogStatus::finished, .directory = files_->directory};
     try {
+      summarize(LogStatus::running);
       outcome.status = loop(progress);
       outcome.signal = outcome.status == LogStatus::interrupted ? SignalGuard::received() : 0;
       files_->log.finish(outcome.status);
       show_log_warnings(progress);
-    } catch (const LogError& e) {
-      // No checkpoint now: it would be ahead of the log, and a run that resumed from it would leave a gap there.
-      files_->events.append("failed", state_.step, {{"reason", e.what()}});
-      summarize_failure(e.what());
-      fail("the log can no longer be written, training stopped after step {}: {}", state_.step, e.what());
+      summarize(outcome.status);
     } catch (const std::exception& e) {
-      files_->events.append("failed", state_.step, {{"reason", e.what()}});
-      files_->log.finish(LogStatus::failed);
-      summarize_failure(e.what());
-      // A file that cannot be written is not one that cannot be read.
-      fail("training stopped after step {}: {}", state_.step, e.what());
+      give_up(e.what());
     }
     files_->events.append(to_string(outcome.status), state_.step);
-    summarize(outcome.status);
     return outcome;
   }
 
@@ -183,13 +175,24 @@ class Run {
                       static_cast<double>(state_.tokens) / std::max(state_.wall_time, 1e-9), error);
   }
 
-  /// As far as a disk that may be full allows.
-  void summarize_failure(const std::string& error) const {
-    try {
-      summarize(LogStatus::failed, error);
-    } catch (const std::exception& e) {
-      message("ropewalk: {}\n", e.what());
-    }
+  /// Leaves the files of a run that failed in such order as the failure allows, and throws. No checkpoint: where the
+  /// log could not be written it would be ahead of it, and a run that resumed from it would leave a gap there.
+  [[noreturn]] void give_up(const std::string& reason) {
+    std::string later;
+    // On a full disk these fail as well; what failed first is what must be said.
+    const auto attempt = [&](const auto& record) {
+      try {
+        record();
+      } catch (const std::exception& e) {
+        later += fmt::format("; then: {}", e.what());
+      }
+    };
+    files_->events.append("failed", state_.step, {{"reason", reason}});
+    attempt([&] { files_->log.finish(LogStatus::failed); });
+    attempt([&] { summarize(LogStatus::failed, reason); });
+    show_warnings(files_->log.take_warnings());
+    // Not by the type of what was thrown: a file that cannot be written is not one that cannot be read.
+    fail("training stopped after step {}: {}{}", state_.step, reason, later);
   }
 
   void open() {
@@ -234,7 +237,6 @@ class Run {
       RunLog log = RunLog::create(lock, schema, header(directory));
       files_.emplace(Files{directory, std::move(lock), std::move(events), std::move(log)});
     }
-    summarize(LogStatus::running);
   }
 
   /// Starting over would throw away the log of what was trained; that is right only where no checkpoint ever was.

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "data/error.h"
+#include "framework/error.h"
 #include "train/checkpoint_file.h"
 #include "train/events.h"
 #include "train/run_directory.h"
@@ -290,6 +291,27 @@ TEST_F(TrainRun, WhatTheEndOfItsLogWarnsOfIsShownOnce) {
   const std::size_t at = said.find(warning);
   ASSERT_NE(at, std::string::npos) << said;
   EXPECT_EQ(said.find("not compressed", at + warning.size()), std::string::npos) << said;
+}
+
+TEST_F(TrainRun, WhatFailedFirstIsSaidFirstWhateverFailsAfterwards) {
+  train_run(request({"train.steps=2", "optim.schedule=constant"}));
+  TrainRequest more = request({"train.steps=1000", "optim.schedule=constant", "train.checkpoint_every=0"});
+  more.resume = true;
+  const std::string checkpoint = checkpoint_path(run_path("run/checkpoints"), 1000) + ".tmp";
+  const std::string summary_file = run_path("run/summary.json.tmp");
+  fs::create_directory(checkpoint);
+  std::thread blocker([&] {
+    while (summary().at("status") == "finished") usleep(500);
+    fs::create_directory(summary_file);
+  });
+  const std::string message = message_of<Error>([&] { train_run(more); });
+  blocker.join();
+  EXPECT_TRUE(message.starts_with("training stopped after step 1000: ")) << message;
+  const std::size_t first = message.find(checkpoint), second = message.find(summary_file);
+  ASSERT_NE(second, std::string::npos) << message;
+  EXPECT_LT(first, second) << message;
+  EXPECT_EQ(read_log(run_path() + "/log.h5").status, std::vector<LogStatus>{LogStatus::failed});
+  EXPECT_EQ(events().back(), "failed");
 }
 
 /// The message with which a run ends that may write no file beyond `limit` bytes; empty if it came to its end.
