@@ -159,11 +159,9 @@ int sweep(const Call& call) {
 }
 
 int eval(const Call& call) {
-  const LengthScores scores = evaluate_run(call.file(), call.overrides());
-  const Config config = load_config((fs::path(call.file()) / "config.ini").string(), call.overrides()).config;
-  const bool task = config.data.source == "task";
-  print(scores_text(scores, task ? config.data.max_length : config.train.context_length));
-  for (const std::string& note : scores.notes) message("{}\n", note);
+  const RunEvaluation evaluation = evaluate_run(call.file(), call.overrides());
+  print(scores_text(evaluation));
+  for (const std::string& note : evaluation.scores.notes) message("{}\n", note);
   return kDone;
 }
 

@@ -125,8 +125,8 @@ void read_lengths_of_training(const fs::path& config_file, RunResult& result) {
   if (!config_text) return;
   try {
     const Config config = parse_config_text(*config_text, config_file.string());
-    result.task = config.data.source == "task";
-    result.train_length = result.task ? config.data.max_length : config.train.context_length;
+    result.task = is_task(config);
+    result.train_length = trained_length(config);
     result.learned_table = config.position.encoding == "learned";
   } catch (const ConfigError&) {
     // A run of another version: what it came to can be shown without knowing what it was trained at.

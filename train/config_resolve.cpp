@@ -110,8 +110,7 @@ void resolve(Config& config) {
   if (config.optim.min_lr < 0) config.optim.min_lr = config.optim.lr / 10;
   std::vector<int64_t>& lengths = config.eval.lengths;
   if (lengths.empty()) {
-    // What a model was trained on: windows of text, or problems up to a length.
-    const int64_t trained = config.data.source == "task" ? config.data.max_length : config.train.context_length;
+    const int64_t trained = trained_length(config);
     lengths = {trained, trained * 3 / 2, trained * 2, trained * 4, trained * 8};
   }
   std::sort(lengths.begin(), lengths.end());

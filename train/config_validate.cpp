@@ -176,7 +176,7 @@ void check_reach_in_training(Checker& k) {
     std::vector<int64_t> beyond;
     std::copy_if(k.c.eval.lengths.begin(), k.c.eval.lengths.end(), std::back_inserter(beyond),
                  [&](int64_t length) { return length > table; });
-    k.warn(!beyond.empty() && table >= context && k.c.data.source != "task", {"eval.lengths", "position.max_length"},
+    k.warn(!beyond.empty() && table >= context && !is_task(k.c), {"eval.lengths", "position.max_length"},
            fmt::format("eval.lengths {} exceed position.max_length = {}, where the learned table ends",
                        format_value(beyond), table));
   }
@@ -239,7 +239,7 @@ void check_train(Checker& k) {
 
 void check_eval(Checker& k) {
   const EvalConfig& e = k.c.eval;
-  if (k.c.data.source == "task") return;
+  if (is_task(k.c)) return;
   const int64_t shortest = e.lengths.front();
   k.require(e.protocol != Protocol::same_tokens || e.tail <= shortest, {"eval.tail", "eval.lengths"},
             fmt::format("eval.tail = {} exceeds {}, the shortest of eval.lengths", e.tail, shortest));

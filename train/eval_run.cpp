@@ -33,7 +33,7 @@ bool fixes_parameters(const std::string& difference) {
 
 }  // namespace
 
-LengthScores evaluate_run(const std::string& run_directory, const std::vector<std::string>& overrides) {
+RunEvaluation evaluate_run(const std::string& run_directory, const std::vector<std::string>& overrides) {
   if (!std::filesystem::exists(run_directory + "/config.ini")) {
     throw ConfigError({fmt::format("{}: error: no config.ini; give the directory of a run", run_directory)});
   }
@@ -54,15 +54,17 @@ LengthScores evaluate_run(const std::string& run_directory, const std::vector<st
   RunSetup setup = set_up(now.config, known ? &*known : nullptr);
   load_parameters(checkpoint, *setup.model);
   Evaluator evaluator(setup.config, *setup.dataset, *setup.workers);
-  return evaluator.run(*setup.model);
+  return {.scores = evaluator.run(*setup.model), .trained_length = trained_length(before.config)};
 }
 
-std::string scores_text(const LengthScores& scores, int64_t trained) {
+std::string scores_text(const RunEvaluation& evaluation) {
+  const LengthScores& scores = evaluation.scores;
   const bool task = !scores.accuracy.empty();
   std::string out = fmt::format("protocol: {}\n{:>8} {:>7} {:>10} {:>12}{}\n", scores.protocol, "length", "times",
                                 "loss", "scored", task ? "   accuracy  exact match" : "");
   for (std::size_t i = 0; i < scores.lengths.size(); ++i) {
-    const double times = static_cast<double>(scores.lengths[i]) / static_cast<double>(std::max<int64_t>(1, trained));
+    const double times =
+        static_cast<double>(scores.lengths[i]) / static_cast<double>(std::max<int64_t>(1, evaluation.trained_length));
     out += fmt::format("{:>8} {:>6.3g}x ", scores.lengths[i], times);
     if (scores.scored_tokens[i] == 0) {
       out += "beyond its table\n";

@@ -19,15 +19,15 @@ nlohmann::json numbers(const std::vector<double>& values) {
 }  // namespace
 
 void write_run_summary(const std::string& directory, const Config& config, int64_t parameters, LogStatus status,
-                       const RunState& state, const std::vector<int64_t>& lengths, bool task, double tokens_per_s,
+                       const RunState& state, const std::vector<int64_t>& lengths, double tokens_per_s,
                        const std::string& error) {
   nlohmann::json eval = nullptr;
   if (!state.last_loss.empty()) {
-    eval = {{"protocol", task ? "task" : std::string(name_in(kProtocolNames, config.eval.protocol))},
-            {"train_length", task ? config.data.max_length : config.train.context_length},
+    eval = {{"protocol", protocol_name(config)},
+            {"train_length", trained_length(config)},
             {"lengths", lengths},
             {"loss", numbers(state.last_loss)}};
-    if (task) {
+    if (is_task(config)) {
       eval["accuracy"] = numbers(state.last_accuracy);
       eval["exact_match"] = numbers(state.last_exact_match);
     }

@@ -12,7 +12,7 @@ namespace ropewalk {
 /// Writes DIRECTORY/summary.json: what a run came to, or how far it is, for sweeps and scripts. Lengths that cannot be
 /// evaluated are null. `error`: why it failed; empty: no such key.
 void write_run_summary(const std::string& directory, const Config& config, int64_t parameters, LogStatus status,
-                       const RunState& state, const std::vector<int64_t>& lengths, bool task, double tokens_per_s,
+                       const RunState& state, const std::vector<int64_t>& lengths, double tokens_per_s,
                        const std::string& error = "");
 
 }  // namespace ropewalk

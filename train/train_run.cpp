@@ -102,7 +102,7 @@ std::vector<float> to_floats(const std::vector<double>& values) {
   return {values.begin(), values.end()};
 }
 
-LogSchema make_schema(const Config& config, const LogLayout& layout, const Evaluator& evaluator, bool task) {
+LogSchema make_schema(const Config& config, const LogLayout& layout, const Evaluator& evaluator) {
   return {.entries = {config.train.seed},
           .n_layers = config.model.n_layers,
           .n_heads = config.model.n_heads,
@@ -110,9 +110,9 @@ LogSchema make_schema(const Config& config, const LogLayout& layout, const Evalu
           .stem_kinds = layout.stem_kinds,
           .eval_lengths = evaluator.lengths(),
           .positions = evaluator.positions(),
-          .task = task,
-          .eval_protocol = task ? "task" : std::string(name_in(kProtocolNames, config.eval.protocol)),
-          .train_length = task ? config.data.max_length : config.train.context_length};
+          .task = is_task(config),
+          .eval_protocol = protocol_name(config),
+          .train_length = trained_length(config)};
 }
 
 /// Keys that may differ between a run and its resumption; all others fix what the run is.
@@ -171,8 +171,8 @@ class Run {
 
   void summarize(LogStatus status, const std::string& error = "") const {
     write_run_summary(files_->directory, config_, setup_.model->parameters().elements(), status, state_,
-                      evaluator_.lengths(), setup_.dataset->task() != nullptr,
-                      static_cast<double>(state_.tokens) / std::max(state_.wall_time, 1e-9), error);
+                      evaluator_.lengths(), static_cast<double>(state_.tokens) / std::max(state_.wall_time, 1e-9),
+                      error);
   }
 
   /// Leaves the files of a run that failed in such order as the failure allows, and throws. No checkpoint: where the
@@ -208,7 +208,7 @@ class Run {
     RunLock lock(directory);
     setup_.model->initialize(static_cast<uint64_t>(config_.train.seed));
     state_.data_fingerprint = setup_.dataset->fingerprint();
-    const LogSchema schema = make_schema(config_, layout_, evaluator_, setup_.dataset->task() != nullptr);
+    const LogSchema schema = make_schema(config_, layout_, evaluator_);
     if (resume) {
       LatestCheckpoint latest = latest_checkpoint(checkpoints_in(directory));
       show_warnings(latest.warnings);
