@@ -117,7 +117,7 @@ LogSchema make_schema(const Config& config, const LogLayout& layout, const Evalu
 
 /// Keys that may differ between a run and its resumption; all others fix what the run is.
 void check_same_run(const Config& now, const Config& before, const std::string& directory) {
-  const std::vector<std::string> sections = {"model", "position", "attention", "data", "eval", "log", "train"};
+  const std::vector<std::string> sections = {"model", "position", "attention", "data", "eval", "log", "train", "optim"};
   std::vector<std::string> errors;
   for (const std::string& difference : differing_keys(now, before, sections)) {
     const auto is = [&](const char* key) { return difference.starts_with(std::string(key) + ":"); };

@@ -259,7 +259,10 @@ TEST_F(Resume, WhatTheRunIsCannotChange) {
       {"position.encoding=alibi", "position.encoding: alibi against rope"},
       {"train.seed=2", "train.seed: 2 against 1"},
       {"train.batch_size=4", "train.batch_size: 4 against 8"},
-      {"eval.tokens=128", "eval.tokens: 128 against 256"}};
+      {"eval.tokens=128", "eval.tokens: 128 against 256"},
+      {"optim.lr=0.01", "optim.lr: 0.01 against 0.001"},
+      {"optim.schedule=linear", "optim.schedule: linear against cosine"},
+      {"optim.beta2=0.5", "optim.beta2: 0.5 against 0.95"}};
   for (const auto& [change, words] : changes) {
     const std::string message = message_of<ConfigError>([&] { resume({change}); });
     EXPECT_NE(message.find(words), std::string::npos) << message;
