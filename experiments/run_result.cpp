@@ -155,8 +155,7 @@ double at_length(const RunResult& run, const std::vector<double>& values, int64_
 void read_run_result(const std::string& directory, RunResult& result) {
   result.directory = directory;
   const fs::path path(directory);
-  if (result.id.empty())
-    result.id = path.filename().empty() ? path.parent_path().filename().string() : path.filename().string();
+  if (result.id.empty()) result.id = run_id_of(directory);
   if (result.variant.empty()) result.variant = result.id;
   read_lengths_of_training(path / "config.ini", result);
   std::error_code ignored;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <limits>
 
 #include <fmt/format.h>
@@ -13,7 +12,6 @@
 #include "optim/norms.h"
 #include "train/durable_file.h"
 #include "train/log_layout.h"
-#include "train/machine.h"
 #include "train/memory.h"
 #include "train/run_directory.h"
 #include "train/run_log.h"
@@ -90,14 +88,7 @@ ProbeResult probe_run(const ResolvedConfig& resolved_config, const std::string& 
                                .n_heads = config.model.n_heads,
                                .layer_kinds = layout.layer_kinds,
                                .stem_kinds = layout.stem_kinds},
-                              {.run_id = std::filesystem::path(directory).filename().string(),
-                               .config = print_config(resolved_config, false),
-                               .command_line = command_line,
-                               .version = ROPEWALK_VERSION,
-                               .host = host_name(),
-                               .cpu = cpu_name(),
-                               .device = config.train.device,
-                               .started = utc_now()});
+                              make_log_header(directory, resolved_config, command_line));
 
   show_warnings(log.take_warnings());
 

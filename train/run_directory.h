@@ -17,6 +17,9 @@ std::string create_run_directory(const std::string& root, const std::string& nam
 /// Makes `directory`, and its parents, for a run. It must not exist or be empty.
 void use_run_directory(const std::string& directory);
 
+/// The name of a run: the last part of its directory's path, also where that ends in a slash or is '.'.
+std::string run_id_of(const std::string& directory);
+
 /// Ownership of a run's directory: an exclusive lock on DIRECTORY/.lock, held until destruction or the end of the
 /// process, however it ends. A run can be written only by the holder.
 class RunLock {

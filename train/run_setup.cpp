@@ -7,7 +7,9 @@
 #include "framework/error.h"
 #include "train/config_error.h"
 #include "train/evaluation.h"
+#include "train/machine.h"
 #include "train/memory.h"
+#include "train/run_directory.h"
 
 namespace ropewalk {
 
@@ -22,6 +24,17 @@ ArchitectureConfig architecture_of(const Config& config) {
 int64_t longest_sequence(const Config& config, const Dataset& dataset) {
   const int64_t longest = *std::max_element(config.eval.lengths.begin(), config.eval.lengths.end());
   return dataset.task() != nullptr ? problem_tokens(*dataset.task(), longest) : longest;
+}
+
+LogHeader make_log_header(const std::string& directory, const ResolvedConfig& config, const std::string& command_line) {
+  return {.run_id = run_id_of(directory),
+          .config = print_config(config, false),
+          .command_line = command_line,
+          .version = ROPEWALK_VERSION,
+          .host = host_name(),
+          .cpu = cpu_name(),
+          .device = config.config.train.device,
+          .started = utc_now()};
 }
 
 std::string vocabulary_in(const std::string& directory) {

@@ -7,6 +7,7 @@
 #include "framework/threads.h"
 #include "layers/transformer.h"
 #include "train/config_resolve.h"
+#include "train/log_schema.h"
 
 namespace ropewalk {
 
@@ -21,6 +22,9 @@ struct RunSetup {
 /// `known` is the tokenizer of an earlier run, which a chars tokenizer then follows.
 /// Throws DataError, ConfigError or Error; nothing is written and nothing large allocated before all is checked.
 RunSetup set_up(const Config& config, const Tokenizer* known = nullptr);
+
+/// The attributes of the log of a run that starts now, on this machine.
+LogHeader make_log_header(const std::string& directory, const ResolvedConfig& config, const std::string& command_line);
 
 /// Where the run in `directory` keeps its vocabulary, if it has one of its own (data.tokenizer = chars).
 std::string vocabulary_in(const std::string& directory);

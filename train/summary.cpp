@@ -1,11 +1,11 @@
 #include "train/summary.h"
 
 #include <cmath>
-#include <filesystem>
 
 #include <nlohmann/json.hpp>
 
 #include "train/events.h"
+#include "train/run_directory.h"
 
 namespace ropewalk {
 namespace {
@@ -33,7 +33,7 @@ void write_run_summary(const std::string& directory, const Config& config, int64
     }
   }
   const auto finite = [](double x) { return std::isfinite(x) ? nlohmann::json(x) : nlohmann::json(); };
-  nlohmann::json summary = {{"run_id", std::filesystem::path(directory).filename().string()},
+  nlohmann::json summary = {{"run_id", run_id_of(directory)},
                             {"status", to_string(status)},
                             {"steps", config.train.steps},
                             {"seed", config.train.seed},

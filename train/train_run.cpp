@@ -17,7 +17,6 @@
 #include "train/evaluation.h"
 #include "train/events.h"
 #include "train/log_layout.h"
-#include "train/machine.h"
 #include "train/progress.h"
 #include "train/run_directory.h"
 #include "train/run_log.h"
@@ -279,14 +278,7 @@ class Run {
   }
 
   LogHeader header(const std::string& directory) const {
-    return {.run_id = std::filesystem::path(directory).filename().string(),
-            .config = config_text_,
-            .command_line = request_.command_line,
-            .version = ROPEWALK_VERSION,
-            .host = host_name(),
-            .cpu = cpu_name(),
-            .device = config_.train.device,
-            .started = utc_now()};
+    return make_log_header(directory, request_.config, request_.command_line);
   }
 
   void announce(Progress& progress) const {
