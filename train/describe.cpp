@@ -53,9 +53,7 @@ std::string position_text(const Config& config) {
 
 std::string describe(const ResolvedConfig& resolved) {
   Config config = resolved.config;
-  const std::unique_ptr<Dataset> dataset =
-      open_dataset(config.data, config.train.context_length, config.model.vocab_size);
-  config.model.vocab_size = dataset->vocab_size();
+  const std::unique_ptr<Dataset> dataset = open_data(config);
   const ArchitectureConfig architecture = architecture_of(config);
   const Transformer model(architecture, dtype_of(config.train));
   const ModelConfig& m = config.model;

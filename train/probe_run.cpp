@@ -65,10 +65,7 @@ ProbeResult probe_run(const ResolvedConfig& resolved_config, const std::string& 
   Config config = resolved_config.config;
   const bool normal = config.probe.inputs == "normal";
   std::unique_ptr<Dataset> dataset;
-  if (!normal) {
-    dataset = open_dataset(config.data, config.train.context_length, config.model.vocab_size);
-    config.model.vocab_size = dataset->vocab_size();
-  }
+  if (!normal) dataset = open_data(config);
   require(config.model.vocab_size > 0,
           "model.vocab_size must be given with probe.inputs = normal: the number of classes");
   const ArchitectureConfig architecture = architecture_of(config);

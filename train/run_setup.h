@@ -19,7 +19,11 @@ struct RunSetup {
   std::unique_ptr<Workers> workers;
 };
 
-/// `known` is the tokenizer of an earlier run, which a chars tokenizer then follows.
+/// Opens the data of a configuration and sets its model.vocab_size to what they have. `known` is the tokenizer of an
+/// earlier run, which a chars tokenizer then follows. Throws DataError, or ConfigError where the key is given and the
+/// data have another vocabulary.
+std::unique_ptr<Dataset> open_data(Config& config, const Tokenizer* known = nullptr);
+
 /// Throws DataError, ConfigError or Error; nothing is written and nothing large allocated before all is checked.
 RunSetup set_up(const Config& config, const Tokenizer* known = nullptr);
 
