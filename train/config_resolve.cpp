@@ -187,9 +187,9 @@ std::string config_value(const Config& config, const std::string& key, const Opt
   return format_value(known_option(table, key).get(config));
 }
 
-std::vector<std::string> differing_keys(const Config& a, const Config& b, std::span<const std::string> sections,
-                                        const OptionTable& table) {
-  std::vector<std::string> out;
+std::vector<KeyDifference> differing_keys(const Config& a, const Config& b, std::span<const std::string> sections,
+                                          const OptionTable& table) {
+  std::vector<KeyDifference> out;
   for (const Option& option : table.options()) {
     const bool wanted =
         sections.empty() || std::find(sections.begin(), sections.end(), option.section()) != sections.end();
@@ -197,7 +197,8 @@ std::vector<std::string> differing_keys(const Config& a, const Config& b, std::s
     const OptionValue first = option.get(a);
     const OptionValue second = option.get(b);
     if (!wanted || !used || first == second) continue;
-    out.push_back(fmt::format("{}: {} against {}", option.key, format_value(first), format_value(second)));
+    out.push_back(
+        {option.key, fmt::format("{}: {} against {}", option.key, format_value(first), format_value(second))});
   }
   return out;
 }

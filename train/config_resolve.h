@@ -72,9 +72,16 @@ std::string print_config(const ResolvedConfig& resolved, bool with_origins, cons
 /// The value of one key, as print_config() writes it without quotes. Throws std::invalid_argument for an unknown key.
 std::string config_value(const Config& config, const std::string& key, const OptionTable& table = option_table());
 
-/// "model.n_layers: 4 against 6" for each key of these sections (all, if none is named) whose values differ; options of
-/// encodings that neither uses are not compared.
-std::vector<std::string> differing_keys(const Config& a, const Config& b, std::span<const std::string> sections = {},
-                                        const OptionTable& table = option_table());
+/// A key whose values differ.
+struct KeyDifference {
+  std::string key;   ///< "model.n_layers"
+  std::string text;  ///< "model.n_layers: 4 against 6"
+  friend bool operator==(const KeyDifference&, const KeyDifference&) = default;
+};
+
+/// Each key of these sections (all, if none is named) whose values differ; options of encodings that neither uses are
+/// not compared.
+std::vector<KeyDifference> differing_keys(const Config& a, const Config& b, std::span<const std::string> sections = {},
+                                          const OptionTable& table = option_table());
 
 }  // namespace ropewalk

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <initializer_list>
 #include <optional>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -14,21 +16,20 @@
 namespace ropewalk {
 namespace {
 
-bool starts_with_any(const std::string& text, std::initializer_list<const char*> starts) {
-  return std::any_of(starts.begin(), starts.end(), [&](const char* start) { return text.starts_with(start); });
+bool is_one_of(const std::string& key, std::initializer_list<std::string_view> keys) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
-/// Does a difference of this key ("section.key: a against b") mean another set of parameters? Keys of positions and
-/// masks that only turn, scale or hide do not, nor does dropout, which is for training.
-bool fixes_parameters(const std::string& difference) {
-  if (starts_with_any(difference, {"data.", "train."})) {
-    return starts_with_any(difference,
-                           {"data.source:", "data.tokenizer:", "data.task:", "data.alphabet:", "train.dtype:"});
+/// Does another value of this key mean another set of parameters? Keys of positions and masks that only turn, scale or
+/// hide do not, nor does dropout, which is for training.
+bool fixes_parameters(const std::string& key) {
+  if (key.starts_with("data.") || key.starts_with("train.")) {
+    return is_one_of(key, {"data.source", "data.tokenizer", "data.task", "data.alphabet", "train.dtype"});
   }
-  return !starts_with_any(difference,
-                          {"position.rope_scaling:", "position.rope_factor:", "position.rope_original_context:",
-                           "position.rope_theta:", "position.yarn_", "position.llama3_", "attention.window_radius:",
-                           "attention.global_tokens:", "attention.scale_scores:", "model.dropout:"});
+  return !key.starts_with("position.yarn_") && !key.starts_with("position.llama3_") &&
+         !is_one_of(key, {"position.rope_scaling", "position.rope_factor", "position.rope_original_context",
+                          "position.rope_theta", "attention.window_radius", "attention.global_tokens",
+                          "attention.scale_scores", "model.dropout"});
 }
 
 }  // namespace
@@ -41,10 +42,10 @@ RunEvaluation evaluate_run(const std::string& run_directory, const std::vector<s
   const ResolvedConfig now = load_config(run_directory + "/config.ini", overrides);
   const std::vector<std::string> sections = {"model", "position", "attention", "data", "train"};
   std::vector<std::string> errors;
-  for (const std::string& difference : differing_keys(now.config, before.config, sections)) {
-    if (fixes_parameters(difference)) {
-      errors.push_back(fmt::format("command line: error: {}; the parameters of {} were made for the second", difference,
-                                   run_directory));
+  for (const KeyDifference& difference : differing_keys(now.config, before.config, sections)) {
+    if (fixes_parameters(difference.key)) {
+      errors.push_back(fmt::format("command line: error: {}; the parameters of {} were made for the second",
+                                   difference.text, run_directory));
     }
   }
   if (!errors.empty()) throw ConfigError(errors);

@@ -1,11 +1,13 @@
 #include "train/train_run.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -115,17 +117,16 @@ LogSchema make_schema(const Config& config, const LogLayout& layout, const Evalu
 }
 
 /// Keys that may differ between a run and its resumption; all others fix what the run is.
+constexpr std::array<std::string_view, 5> kMayChange = {"train.steps", "train.threads", "train.checkpoint_every",
+                                                        "train.keep_checkpoints", "train.on_divergence"};
+
 void check_same_run(const Config& now, const Config& before, const std::string& directory) {
   const std::vector<std::string> sections = {"model", "position", "attention", "data", "eval", "log", "train", "optim"};
   std::vector<std::string> errors;
-  for (const std::string& difference : differing_keys(now, before, sections)) {
-    const auto is = [&](const char* key) { return difference.starts_with(std::string(key) + ":"); };
-    if (is("train.steps") || is("train.threads") || is("train.checkpoint_every") || is("train.keep_checkpoints") ||
-        is("train.on_divergence")) {
-      continue;
-    }
+  for (const KeyDifference& difference : differing_keys(now, before, sections)) {
+    if (std::find(kMayChange.begin(), kMayChange.end(), difference.key) != kMayChange.end()) continue;
     errors.push_back(fmt::format("command line: error: {}; {} was begun with the second and cannot change it",
-                                 difference, directory));
+                                 difference.text, directory));
   }
   if (!errors.empty()) throw ConfigError(errors);
 }

@@ -108,7 +108,7 @@ TEST_F(TrainRun, ItsConfigurationLoadsAgainAsItWas) {
                                               "eval.protocol=sliding", "train.steps=3"};
   train_run(request(overrides));
   const ResolvedConfig before = resolved(overrides), again = load_config(run_path() + "/config.ini", {});
-  EXPECT_EQ(differing_keys(before.config, again.config), std::vector<std::string>());
+  EXPECT_TRUE(differing_keys(before.config, again.config).empty());
   EXPECT_EQ(print_config(again, false), print_config(before, false));
   EXPECT_EQ(read_log(run_path() + "/log.h5").header.config, print_config(before, false));
 }
