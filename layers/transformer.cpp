@@ -10,15 +10,12 @@ namespace ropewalk {
 
 ArchitectureConfig resolved(ArchitectureConfig config) {
   ModelConfig& m = config.model;
-  if (m.n_kv_heads == 0) m.n_kv_heads = m.n_heads;
+  const bool heads_divide = m.d_head == 0;
+  derive_sizes(m);
   require(m.n_heads > 0 && m.n_kv_heads > 0, "model.n_heads = {} and model.n_kv_heads = {} must be positive", m.n_heads,
           m.n_kv_heads);
-  if (m.d_head == 0) {
-    require(m.d_model % m.n_heads == 0, "model.d_model = {} is not divisible by model.n_heads = {}", m.d_model,
-            m.n_heads);
-    m.d_head = m.d_model / m.n_heads;
-  }
-  if (m.d_ff == 0) m.d_ff = 4 * m.d_model;
+  require(!heads_divide || m.d_model % m.n_heads == 0, "model.d_model = {} is not divisible by model.n_heads = {}",
+          m.d_model, m.n_heads);
   require(m.n_heads % m.n_kv_heads == 0, "model.n_heads = {} is not divisible by model.n_kv_heads = {}", m.n_heads,
           m.n_kv_heads);
   require(m.vocab_size > 0, "model.vocab_size = {}: give the size of the vocabulary", m.vocab_size);

@@ -98,13 +98,10 @@ bool is_sweep_section(std::string_view section) {
 }
 
 void resolve(Config& config) {
-  ModelConfig& model = config.model;
-  fill(model.n_kv_heads, model.n_heads);
-  fill(model.d_head, std::max<int64_t>(model.d_model / model.n_heads, 1));
-  fill(model.d_ff, 4 * model.d_model);
+  derive_sizes(config.model);
   fill(config.position.max_length, config.train.context_length);
   fill_position(config, "rope_original_context", config.position.max_length);
-  fill_position(config, "rope_dims", model.d_head);
+  fill_position(config, "rope_dims", config.model.d_head);
   const int64_t steps = config.train.steps;
   if (config.optim.warmup_steps < 0) config.optim.warmup_steps = steps < kWarmupSteps ? steps / 10 : kWarmupSteps;
   if (config.optim.min_lr < 0) config.optim.min_lr = config.optim.lr / 10;
