@@ -21,18 +21,17 @@ ArchitectureConfig resolved(ArchitectureConfig config) {
   require(m.vocab_size > 0, "model.vocab_size = {}: give the size of the vocabulary", m.vocab_size);
   require(config.attention.kind == AttentionKind::mha,
           "attention.kind = mla is not available in this version; use mha");
-  if (config.position.encoding == "rope") {
-    const int64_t dims = config.position.integer("rope_dims");
-    require((dims > 0 ? dims : m.d_head) % 2 == 0 && dims <= m.d_head,
-            "position.rope_dims = {} must be even and at most model.d_head = {}", dims > 0 ? dims : m.d_head, m.d_head);
+  derive_position_options(config.position, m.d_head);
+  for (const PositionFinding& finding :
+       check_position({.position = config.position, .model = m, .causal = config.attention.causal})) {
+    require(finding.warning, "{}", finding.message);
   }
   return config;
 }
 
 Transformer::Transformer(const ArchitectureConfig& config, DType dtype) : config_(resolved(config)), dtype_(dtype) {
   const ModelConfig& model = config_.model;
-  scheme_ = make_position_scheme(config_.position, {.n_layers = model.n_layers,
-                                                    .n_heads = model.n_heads,
+  scheme_ = make_position_scheme(config_.position, {.n_heads = model.n_heads,
                                                     .d_model = model.d_model,
                                                     .d_head = model.d_head,
                                                     .causal = config_.attention.causal,

@@ -20,11 +20,6 @@ void fill(int64_t& value, int64_t derived) {
   if (value == 0) value = derived;
 }
 
-void fill_position(Config& config, const std::string& key, int64_t derived) {
-  const auto option = config.position.options.find(key);
-  if (option != config.position.options.end()) fill(std::get<int64_t>(option->second), derived);
-}
-
 const Option& known_option(const OptionTable& table, const std::string& key) {
   const Option* option = table.find(key);
   if (option == nullptr) throw std::invalid_argument("unknown key '" + key + "'");
@@ -100,8 +95,7 @@ bool is_sweep_section(std::string_view section) {
 void resolve(Config& config) {
   derive_sizes(config.model);
   fill(config.position.max_length, config.train.context_length);
-  fill_position(config, "rope_original_context", config.position.max_length);
-  fill_position(config, "rope_dims", config.model.d_head);
+  derive_position_options(config.position, config.model.d_head);
   const int64_t steps = config.train.steps;
   if (config.optim.warmup_steps < 0) config.optim.warmup_steps = steps < kWarmupSteps ? steps / 10 : kWarmupSteps;
   if (config.optim.min_lr < 0) config.optim.min_lr = config.optim.lr / 10;

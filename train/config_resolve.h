@@ -41,9 +41,9 @@ ResolvedConfig load_config(const std::string& file, const std::vector<std::strin
 /// Purpose::model. `origin` stands for the file in messages. Throws ConfigError.
 Config parse_config_text(std::string_view text, const std::string& origin, const OptionTable& table = option_table());
 
-/// Fills in what derives from other keys: n_kv_heads, d_head, d_ff, max_length, rope_dims, rope_original_context
-/// (max_length, which is the training context where it is not given), min_lr, warmup_steps, lengths and tail of the
-/// evaluation. What is given already stays, so that resolving twice changes nothing.
+/// Fills in what derives from other keys: the sizes of the model, max_length (the training context), options of
+/// position schemes, min_lr, warmup_steps, lengths and tail of the evaluation. What is given already stays, so that
+/// resolving twice changes nothing.
 void resolve(Config& config);
 
 /// Entries over the defaults before anything is filled in or checked across keys.

@@ -23,13 +23,12 @@ bool is_one_of(const std::string& key, std::initializer_list<std::string_view> k
 /// Does another value of this key mean another set of parameters? Keys of positions and masks that only turn, scale or
 /// hide do not, nor does dropout, which is for training.
 bool fixes_parameters(const std::string& key) {
+  if (const Option* option = option_table().find(key); !option->schemes.empty()) return option->fixes_parameters;
   if (key.starts_with("data.") || key.starts_with("train.")) {
     return is_one_of(key, {"data.source", "data.tokenizer", "data.task", "data.alphabet", "train.dtype"});
   }
-  return !key.starts_with("position.yarn_") && !key.starts_with("position.llama3_") &&
-         !is_one_of(key, {"position.rope_scaling", "position.rope_factor", "position.rope_original_context",
-                          "position.rope_theta", "attention.window_radius", "attention.global_tokens",
-                          "attention.scale_scores", "model.dropout"});
+  return !is_one_of(key,
+                    {"attention.window_radius", "attention.global_tokens", "attention.scale_scores", "model.dropout"});
 }
 
 }  // namespace

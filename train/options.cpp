@@ -134,8 +134,10 @@ Option position_option(const PositionOption& declared, const std::string& scheme
         },
         value);
   };
-  if (declared.key == "rope_original_context") option.default_text = "max_length";
-  if (declared.key == "rope_dims") option.default_text = "d_head";
+  if (declared.derived_from == DerivedFrom::max_length) option.default_text = "max_length";
+  if (declared.derived_from == DerivedFrom::d_head) option.default_text = "d_head";
+  option.read_with = declared.read_with;
+  option.fixes_parameters = declared.fixes_parameters;
   return option;
 }
 

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include "framework/error.h"
+#include "layers/positions/options.h"
 #include "train/probe_run.h"
 #include "training_testing.h"
 
@@ -38,6 +39,17 @@ TEST_F(Memory, AbsurdSizesAreRefusedBeforeAnythingIsAllocated) {
     EXPECT_NE(message.find(" bytes"), std::string::npos) << message;
     EXPECT_NE(message.find("the machine has"), std::string::npos) << message;
     EXPECT_LT(peak_kilobytes() - before, 64 * 1024);
+  }
+}
+
+TEST_F(Memory, ParametersAreCountedForEveryPositionScheme) {
+  for (const PositionSchemeInfo& scheme : position_scheme_infos()) {
+    // Without biases and norms, which the count leaves out.
+    RunSetup setup = set_up(config({"position.encoding=" + scheme.name, "model.bias=false", "model.norm_placement=none",
+                                    "model.activation=swiglu", "model.n_kv_heads=1"}));
+    EXPECT_EQ(count_parameters(architecture_of(setup.config)),
+              static_cast<double>(setup.model->parameters().elements()))
+        << scheme.name;
   }
 }
 
