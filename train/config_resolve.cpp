@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "train/config_validate.h"
+#include "train/idle_keys.h"
 #include "train/option_store.h"
 #include "train/text.h"
 
@@ -82,6 +83,10 @@ ResolvedConfig resolve_lines(const ConfigLines& lines, const std::vector<Entry>&
   const AppliedEntries applied = apply_entries(entries, subject, errors, table);
   ResolvedConfig resolved = finish(applied, purpose, errors);
   if (!errors.empty()) throw ConfigError(std::move(errors));
+  if (purpose == Purpose::model) return resolved;
+  for (std::string& warning : idle_key_warnings(applied, resolved, table)) {
+    resolved.warnings.push_back(std::move(warning));
+  }
   return resolved;
 }
 

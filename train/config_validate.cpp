@@ -76,13 +76,6 @@ void check_model(Checker& k) {
             "attention.kind = mla is not available in this version; use mha");
 }
 
-void check_attention(Checker& k) {
-  const AttentionConfig& a = k.c.attention;
-  k.warn(a.global_tokens > 0 && a.window_radius < 0, {"attention.global_tokens", "attention.window_radius"},
-         fmt::format("attention.global_tokens = {} changes nothing without a window; attention.window_radius = {}",
-                     a.global_tokens, a.window_radius));
-}
-
 /// What the position scheme itself asks for.
 void check_position_scheme(Checker& k, Purpose purpose) {
   PositionUse use{.position = k.c.position, .model = k.c.model, .causal = k.c.attention.causal};
@@ -167,7 +160,6 @@ void check_across_keys(const AppliedEntries& given, ResolvedConfig& resolved, Pu
                        std::vector<std::string>& errors) {
   Checker k(given, resolved, errors);
   check_model(k);
-  check_attention(k);
   check_position_scheme(k, purpose);
   if (purpose == Purpose::model) return;
   check_data(k, purpose);

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "framework/message.h"
 #include "train/config_error.h"
 #include "train/run_setup.h"
 #include "train/run_state.h"
@@ -48,6 +49,10 @@ RunEvaluation evaluate_run(const std::string& run_directory, const std::vector<s
     }
   }
   if (!errors.empty()) throw ConfigError(errors);
+  for (const std::string& warning : now.warnings) {
+    const bool known = std::find(before.warnings.begin(), before.warnings.end(), warning) != before.warnings.end();
+    if (!known) message("{}\n", warning);
+  }
   const Checkpoint checkpoint = require_checkpoint(run_directory);
   std::optional<Tokenizer> known;
   if (std::filesystem::exists(vocabulary_in(run_directory))) known = load_tokenizer(vocabulary_in(run_directory));

@@ -53,6 +53,14 @@ TEST_F(Sweep, TheFirstLineOfTheGridIsOutermostAndSeedsInnermost) {
             (std::vector<Override>{{"model.norm_placement", "post"}, {"position.encoding", "none"}}));
 }
 
+TEST_F(Sweep, OnlyAKeyThatNoPointReadsIsWarnedOf) {
+  const std::string shaw = "[position]\nshaw_clip = 20\n";
+  EXPECT_EQ(plan(shaw + "[grid]\nposition.encoding = shaw, rope\n").warnings, Messages{});
+  EXPECT_EQ(plan(shaw + "[grid]\nmodel.n_layers = 1, 2\n").warnings,
+            Messages{"ablation.ini:3: warning: position.shaw_clip = 20 changes nothing with position.encoding = rope "
+                     "(ablation.ini:3, default)"});
+}
+
 TEST_F(Sweep, PointsKnowWhereTheirValuesCameFrom) {
   const SweepPlan p = plan("[sweep]\nseeds = 4\n[grid]\nmodel.norm = rmsnorm, layernorm\n");
   EXPECT_EQ(p.points[0].config.origin("model.norm").text(), "ablation.ini:5");

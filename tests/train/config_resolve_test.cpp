@@ -224,16 +224,16 @@ TEST_F(ConfigResolve, FarBucketsThatNeverTrainAreWarnedOf) {
       load(kTask, {"position.encoding=shaw", "position.shaw_clip=200"}).warnings,
       Messages{"command line: warning: position.shaw_clip = 200 exceeds train.context_length = 128; what stands for "
                "farther offsets never trains (command line, default)"});
-  EXPECT_EQ(load(kTask, {"position.encoding=rope", "position.shaw_clip=200"}).warnings, Messages{});
+  EXPECT_EQ(load(kTask, {"position.encoding=shaw"}).warnings, Messages{});
 }
 
 TEST_F(ConfigResolve, DoubtfulAttentionIsWarnedOf) {
   EXPECT_EQ(
       load(kTask, {"attention.global_tokens=2", "attention.causal=no"}).warnings,
-      (Messages{"command line: warning: attention.global_tokens = 2 changes nothing without a window; "
-                "attention.window_radius = -1 (command line, default)",
-                "command line: warning: attention.causal = false lets every position see the token that it has to "
-                "predict (command line)"}));
+      (Messages{"command line: warning: attention.causal = false lets every position see the token that it has to "
+                "predict (command line)",
+                "command line: warning: attention.global_tokens = 2 changes nothing with attention.window_radius = -1 "
+                "(command line, default)"}));
   EXPECT_EQ(load(kTask, {"attention.global_tokens=2", "attention.window_radius=8"}).warnings, Messages{});
 }
 

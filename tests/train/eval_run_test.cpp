@@ -67,6 +67,17 @@ TEST_F(EvalRun, LengthsProtocolAndScalingMayBeOthers) {
   EXPECT_TRUE(std::isfinite(evaluate_run(run_path(), {"attention.window_radius=8"}).scores.loss[0]));
 }
 
+TEST_F(EvalRun, AnOverrideThatChangesNothingIsWarnedOf) {
+  train({"train.steps=2", "eval.lengths=16"});
+  ::testing::internal::CaptureStderr();
+  evaluate_run(run_path(), {"position.rope_factor=4"});
+  EXPECT_EQ(::testing::internal::GetCapturedStderr().find("command line: warning: position.rope_factor = 4 changes "),
+            0U);
+  ::testing::internal::CaptureStderr();
+  evaluate_run(run_path(), {"position.rope_factor=4", "position.rope_scaling=linear"});
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
 TEST_F(EvalRun, WhatFixesTheParametersCannotBeOverridden) {
   train();
   const std::vector<std::pair<std::string, std::string>> changes = {
