@@ -90,9 +90,9 @@ std::string train_text(const TrainTable& train, int64_t rows, const TextStyle& s
                                  "param_norm", "tokens/s", "time")) +
          "\n";
   for (std::size_t i = count - shown; i < count; ++i) {
-    out += fmt::format("{:>9} {:>9.4f} {:>10.3e} {:>10.3e} {:>10.4g} {:>10.0f} {:>9}\n", train.step[i], train.loss[i],
-                       train.lr[i], train.grad_norm[i], train.param_norm[i], train.tokens_per_s[i],
-                       duration_text(train.wall_time[i]));
+    out += fmt::format("{:>9} {:>9.4f} {:>10.3e} {:>10.3e} {:>10.4g} {:>10.0f} {:>9}\n", train.step[i],
+                       unsigned_nan(train.loss[i]), train.lr[i], unsigned_nan(train.grad_norm[i]),
+                       unsigned_nan(train.param_norm[i]), train.tokens_per_s[i], duration_text(train.wall_time[i]));
   }
   return out;
 }

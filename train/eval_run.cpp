@@ -13,6 +13,7 @@
 #include "train/config_error.h"
 #include "train/run_setup.h"
 #include "train/run_state.h"
+#include "train/text.h"
 
 namespace ropewalk {
 namespace {
@@ -75,7 +76,7 @@ std::string scores_text(const RunEvaluation& evaluation) {
       out += "beyond its table\n";
       continue;
     }
-    out += fmt::format("{:>10.4f} {:>12}", scores.loss[i], scores.scored_tokens[i]);
+    out += fmt::format("{:>10.4f} {:>12}", unsigned_nan(scores.loss[i]), scores.scored_tokens[i]);
     if (task) out += fmt::format(" {:>10.4f} {:>12.4f}", scores.accuracy[i], scores.exact_match[i]);
     out += "\n";
   }

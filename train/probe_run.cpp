@@ -16,6 +16,7 @@
 #include "train/run_directory.h"
 #include "train/run_log.h"
 #include "train/run_setup.h"
+#include "train/text.h"
 #include "train/warnings.h"
 
 namespace ropewalk {
@@ -41,6 +42,7 @@ void draw_normal(const Config& config, DType dtype, uint64_t seed, ProbeBatch& b
 }
 
 double median(std::vector<double> values) {
+  if (std::any_of(values.begin(), values.end(), [](double x) { return std::isnan(x); })) return std::nan("");
   std::sort(values.begin(), values.end());
   const std::size_t n = values.size();
   return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
@@ -160,7 +162,8 @@ std::string probe_text(const std::vector<ProbeResult>& results) {
   for (const ProbeResult& r : results) {
     const auto [low, high] = std::minmax_element(r.ratio.begin(), r.ratio.end());
     out += fmt::format("{:<26} {:>5} {:>8.3f} {:>10.3f} {:>10.3f} {:>13.5g} {:>13.5g}\n", r.name, r.seeds.size(),
-                       median(r.ratio), *low, *high, median(r.first), median(r.last));
+                       unsigned_nan(median(r.ratio)), unsigned_nan(*low), unsigned_nan(*high),
+                       unsigned_nan(median(r.first)), unsigned_nan(median(r.last)));
   }
   return out;
 }

@@ -26,6 +26,7 @@
 #include "train/run_state.h"
 #include "train/signals.h"
 #include "train/summary.h"
+#include "train/text.h"
 #include "train/trainer.h"
 #include "train/warnings.h"
 
@@ -379,8 +380,9 @@ class Run {
     }
     std::string text = fmt::format("step {}: held-out loss", state_.step);
     for (std::size_t i = 0; i < scores.loss.size(); ++i) {
-      text += scores.scored_tokens[i] == 0 ? fmt::format("  {}: beyond its table", scores.lengths[i])
-                                           : fmt::format("  {}: {:.4f}", scores.lengths[i], scores.loss[i]);
+      text += scores.scored_tokens[i] == 0
+                  ? fmt::format("  {}: beyond its table", scores.lengths[i])
+                  : fmt::format("  {}: {:.4f}", scores.lengths[i], unsigned_nan(scores.loss[i]));
     }
     progress.say(text);
   }

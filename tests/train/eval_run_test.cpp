@@ -112,6 +112,13 @@ TEST_F(EvalRun, WhatIsNoRunIsNamed) {
   EXPECT_NE(message_of<CheckpointError>([&] { evaluate_run(run_path(), {}); }).find(run_path()), std::string::npos);
 }
 
+TEST(ScoresText, ALossThatIsNoNumberHasNoSign) {
+  const LengthScores scores{
+      .protocol = "same_tokens", .lengths = {64}, .loss = {-std::nan("")}, .scored_tokens = {1000}};
+  const std::string text = scores_text({.scores = scores, .trained_length = 64});
+  EXPECT_NE(text.find("    nan"), std::string::npos) << text;
+}
+
 TEST(ScoresText, ShowsEachLengthAsAMultipleAndWhereATableEnds) {
   const LengthScores scores{.protocol = "same_tokens",
                             .lengths = {64, 96, 512},
