@@ -162,9 +162,9 @@ RecoveredLog recover_log(const std::string& path) {
   try {
     write_log(path, log.schema, log.header, log.status, log.tables);
   } catch (const Hdf5Error& error) {
-    throw LogError(std::string("cannot rewrite log ") + error.what());
+    throw LogWriteError(std::string("cannot rewrite log ") + error.what());
   } catch (const std::system_error& error) {
-    throw LogError(std::string("cannot rewrite log: ") + error.what());
+    throw LogWriteError(std::string("cannot rewrite log: ") + error.what());
   }
   return result;
 }

@@ -35,7 +35,8 @@ struct RecoveredLog {
 
 /// Rewrites the log of a killed run as a clean file that every HDF5 and netCDF program opens, with all rows that were
 /// flushed. The old file is replaced only when the new one is on the disk. Takes the lock of the run's directory.
-/// @throws LogError as read_log, or if the file cannot be written; RunDirectoryError if the run is still going on.
+/// @throws LogError as read_log; LogWriteError if the file cannot be written; RunDirectoryError if the run is still
+/// going on.
 RecoveredLog recover_log(const std::string& path);
 
 }  // namespace ropewalk

@@ -263,8 +263,7 @@ class Run {
     const Tokenizer& tokenizer = setup_.dataset->tokenizer();
     const std::string vocabulary = vocabulary_in(directory);
     if (tokenizer.kind != Tokenizer::Kind::chars || std::filesystem::exists(vocabulary)) return;
-    save_tokenizer(tokenizer, vocabulary + ".tmp");
-    rename_durably(vocabulary + ".tmp", vocabulary);
+    write_file_durably(vocabulary, tokenizer_text(tokenizer));
   }
 
   Config config_of(const Checkpoint& checkpoint) const {

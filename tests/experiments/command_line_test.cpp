@@ -127,6 +127,10 @@ TEST_F(CommandLine, TrainPrintsTheDirectoryThatOtherCommandsTake) {
   EXPECT_TRUE(holds(read_text(dir_ / "page.html"), "<polyline"));
 
   EXPECT_EQ(run({"recover", directory}).code, kDone);
+  const std::string in_the_way = dir_ / (directory + "/log.h5.tmp");  // where the new file would be written
+  std::filesystem::create_directory(in_the_way);
+  EXPECT_EQ(run({"recover", directory}).code, kError) << "the log can be read";
+  EXPECT_EQ(run({"train", "--resume", directory}).code, kError);
   EXPECT_EQ(run({"describe", "run.ini"}).code, kDone);
 }
 

@@ -52,6 +52,23 @@ TEST(RunLog, ALogThatCannotBeCompressedIsCompleteAndSaysSoOnce) {
   expect_log(read_log(dir / "log.h5").tables, 20);
 }
 
+TEST(RunLog, ALogThatCannotBeRewrittenIsNotOneThatCannotBeRead) {
+  const TemporaryDirectory dir;
+  {
+    const RunLock lock(dir.path());
+    RunLog log = RunLog::create(lock, example_schema(), example_header());
+    for (int64_t step = 1; step <= 20; ++step) append_step(log, step);
+    log.finish(LogStatus::interrupted);
+  }
+  std::filesystem::create_directory(dir / "log.h5.tmp");  // where the new file would be written
+  EXPECT_NE(message_of<LogWriteError>([&] { recover_log(dir / "log.h5"); }).find("cannot rewrite log"),
+            std::string::npos);
+  const RunLock lock(dir.path());
+  EXPECT_NE(message_of<LogWriteError>([&] { RunLog::resume(lock, 10, example_schema()); }).find("cannot write log"),
+            std::string::npos);
+  expect_log(read_log(dir / "log.h5").tables, 20);
+}
+
 TEST(RunLog, EveryDatasetHasUnitsAndLongNameAndTheFileItsAttributes) {
   const TemporaryDirectory dir;
   const RunLock lock(dir.path());
@@ -127,7 +144,7 @@ TEST(RunLog, RefusesToReplaceALogAndToWriteOneTwice) {
   const TemporaryDirectory dir;
   const RunLock lock(dir.path());
   RunLog log = RunLog::create(lock, example_schema(), example_header());
-  EXPECT_NE(message_of<LogError>([&] { RunLog::create(lock, example_schema(), example_header()); }).find("exists"),
+  EXPECT_NE(message_of<LogWriteError>([&] { RunLog::create(lock, example_schema(), example_header()); }).find("exists"),
             std::string::npos);
   const std::string message = message_of<RunDirectoryError>([&] { const RunLock second(dir.path()); });
   EXPECT_NE(message.find("is in use by process " + std::to_string(getpid())), std::string::npos) << message;
@@ -227,7 +244,7 @@ TEST(RunLog, AFullDiskEndsTheLogOnceAndLosesNothingThatWasFlushed) {
         std::optional<RunLog> log;
         try {
           log.emplace(RunLog::create(lock, example_schema(), example_header()));
-        } catch (const LogError&) {
+        } catch (const LogWriteError&) {
           _exit(3);
         }
         for (int64_t step = 1; step <= 40000; ++step) {
@@ -237,7 +254,7 @@ TEST(RunLog, AFullDiskEndsTheLogOnceAndLosesNothingThatWasFlushed) {
               log->flush();
               if (!log->failed() && write(flushed[1], &step, sizeof step) != sizeof step) _exit(1);
             }
-          } catch (const LogError&) {
+          } catch (const LogWriteError&) {
             ++thrown;
           }
         }
