@@ -15,6 +15,7 @@
 #include "train/events.h"
 #include "train/run_directory.h"
 #include "train/text.h"
+#include "train/warnings.h"
 
 namespace ropewalk {
 namespace {
@@ -239,7 +240,9 @@ std::string inspect(const std::string& path, const InspectOptions& options, cons
   if (is_directory && !fs::exists(log, ignored)) {
     throw LogError(fmt::format("'{}' holds neither a run's log.h5 nor a sweep's sweep.ini", printable(path)));
   }
-  return log_text(read_log(log.string()), (log.parent_path() / "events.jsonl").string(), options, style);
+  const LogContents contents = read_log(log.string(), LogDamage::left_out);
+  show_warnings(contents.damage);
+  return log_text(contents, (log.parent_path() / "events.jsonl").string(), options, style);
 }
 
 }  // namespace ropewalk

@@ -15,11 +15,18 @@ struct LogContents {
   LogHeader header;
   std::vector<LogStatus> status;  ///< one per entry; `running` also after a kill
   LogTables tables;
+  std::vector<std::string> damage;  ///< what was left out, a sentence for each dataset
+};
+
+/// What reading does where the values of a column cannot be read.
+enum class LogDamage : uint8_t {
+  refused,   ///< throws LogError
+  left_out,  ///< fills in what unwritten rows hold, NaN or -1; without its `step` a group stays empty
 };
 
 /// Reads the log of a running, finished or killed run; the file is not changed and its writer not hindered.
 /// @throws LogError if there is none, or it is empty, truncated, damaged, or no log of this schema.
-LogContents read_log(const std::string& path);
+LogContents read_log(const std::string& path, LogDamage damage = LogDamage::refused);
 
 /// Removes the rows with step > last_step from every group.
 void cut_after(LogTables& tables, int64_t last_step);
