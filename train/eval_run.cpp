@@ -11,6 +11,7 @@
 
 #include "framework/message.h"
 #include "train/config_error.h"
+#include "train/run_directory.h"
 #include "train/run_setup.h"
 #include "train/run_state.h"
 #include "train/text.h"
@@ -36,11 +37,11 @@ bool fixes_parameters(const std::string& key) {
 }  // namespace
 
 RunEvaluation evaluate_run(const std::string& run_directory, const std::vector<std::string>& overrides) {
-  if (!std::filesystem::exists(run_directory + "/config.ini")) {
+  if (!std::filesystem::exists(config_in(run_directory))) {
     throw ConfigError({fmt::format("{}: error: no config.ini; give the directory of a run", run_directory)});
   }
-  const ResolvedConfig before = load_config(run_directory + "/config.ini", {});
-  const ResolvedConfig now = load_config(run_directory + "/config.ini", overrides);
+  const ResolvedConfig before = load_config(config_in(run_directory), {});
+  const ResolvedConfig now = load_config(config_in(run_directory), overrides);
   const std::vector<std::string> sections = {"model", "position", "attention", "data", "train"};
   std::vector<std::string> errors;
   for (const KeyDifference& difference : differing_keys(now.config, before.config, sections)) {

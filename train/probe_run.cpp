@@ -80,7 +80,7 @@ ProbeResult probe_run(const ResolvedConfig& resolved_config, const std::string& 
 
   use_run_directory(directory);
   const RunLock lock(directory);
-  write_file_durably(directory + "/config.ini", print_config(resolved_config, true));
+  write_file_durably(config_in(directory), print_config(resolved_config, true));
   RunLog log = RunLog::create(lock,
                               {.entries = config.probe.seeds,
                                .n_layers = config.model.n_layers,

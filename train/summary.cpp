@@ -49,7 +49,7 @@ void write_run_summary(const std::string& directory, const Config& config, int64
                            {"where", divergence->in_gradient ? "gradient" : "value"}};
   }
   if (!error.empty()) summary["error"] = error;
-  write_summary(directory + "/summary.json", summary);
+  write_summary(summary_in(directory), summary);
 }
 
 }  // namespace ropewalk

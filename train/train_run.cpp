@@ -14,6 +14,7 @@
 
 #include "framework/error.h"
 #include "framework/message.h"
+#include "optim/norms.h"
 #include "train/config_error.h"
 #include "train/durable_file.h"
 #include "train/evaluation.h"
@@ -55,8 +56,7 @@ struct Files {
 class RowWriter {
  public:
   RowWriter(const Config& config, const LogLayout& layout)
-      : config_(config),
-        layout_(layout),
+      : layout_(layout),
         layers_(3, std::vector<float>(layout.cells())),
         stem_(layout.stem_kinds.size()),
         depths_(2, std::vector<float>(static_cast<std::size_t>(config.model.n_layers + 1))),
@@ -92,7 +92,6 @@ class RowWriter {
   }
 
  private:
-  const Config& config_;
   const LogLayout& layout_;
   std::vector<std::vector<float>> layers_;
   std::vector<float> stem_;
@@ -220,12 +219,12 @@ class Run {
         require(state_.data_fingerprint == setup_.dataset->fingerprint(),
                 "the data of {} are no longer what the run was trained on ({}); bring them back, or start a new run",
                 directory, setup_.dataset->describe());
-      } else if (const std::string before = directory + "/config.ini"; std::filesystem::exists(before)) {
+      } else if (const std::string before = config_in(directory); std::filesystem::exists(before)) {
         check_same_run(load_config(before, {}).config, directory);
         message("ropewalk: {} stopped before its first checkpoint; it starts over\n", directory);
       }
       write_configuration(directory);
-      EventLog events(directory + "/events.jsonl");
+      EventLog events(events_in(directory));
       events.append("resumed", state_.step);
       const bool logged = std::filesystem::exists(RunLog::path_in(directory));
       RunLog log = logged ? RunLog::resume(lock, state_.step, schema, state_.evaluated_step)
@@ -233,7 +232,7 @@ class Run {
       files_.emplace(Files{directory, std::move(lock), std::move(events), std::move(log)});
     } else {
       write_configuration(directory);
-      EventLog events(directory + "/events.jsonl");
+      EventLog events(events_in(directory));
       events.append("started", 0);
       RunLog log = RunLog::create(lock, schema, header(directory));
       files_.emplace(Files{directory, std::move(lock), std::move(events), std::move(log)});
@@ -244,7 +243,7 @@ class Run {
   static void refuse_lost_checkpoints(const std::string& directory, const LatestCheckpoint& latest) {
     if (latest.checkpoint) return;
     bool written = !latest.warnings.empty();
-    const std::string events = directory + "/events.jsonl";
+    const std::string events = events_in(directory);
     if (std::filesystem::exists(events)) {
       for (const nlohmann::json& event : read_events(events))
         written = written || event.value("kind", "") == "checkpoint";
@@ -258,7 +257,7 @@ class Run {
 
   /// What the run is, where a start that was killed early has not left it already.
   void write_configuration(const std::string& directory) const {
-    const std::string file = directory + "/config.ini";
+    const std::string file = config_in(directory);
     if (!std::filesystem::exists(file)) write_file_durably(file, print_config(request_.config, true));
     const Tokenizer& tokenizer = setup_.dataset->tokenizer();
     const std::string vocabulary = vocabulary_in(directory);
@@ -329,12 +328,7 @@ class Run {
   }
 
   void append_train_row(const StepResult& result, double step_time) {
-    double param_norm = std::nan("");
-    if (!result.squared_values.empty()) {
-      param_norm = 0;
-      for (const double x : result.squared_values) param_norm += x;
-      param_norm = std::sqrt(param_norm);
-    }
+    const double param_norm = result.squared_values.empty() ? std::nan("") : global_norm(result.squared_values);
     files_->log.append(TrainRow{.step = result.step,
                                 .loss = static_cast<float>(result.loss),
                                 .lr = static_cast<float>(result.lr),
