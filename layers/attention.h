@@ -22,8 +22,6 @@ class MultiHeadAttention {
   Var forward(ForwardPass& pass, int64_t block, const PositionScheme& scheme, Var x) const;
 
  private:
-  Var normalize_heads(Var qkv) const;
-
   int64_t n_heads_ = 0;
   int64_t n_kv_heads_ = 0;
   int64_t d_model_ = 0;
