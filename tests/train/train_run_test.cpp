@@ -280,7 +280,7 @@ TEST_F(TrainRun, AnUnnamedRunGetsADirectoryOfItsOwn) {
 
 TEST_F(TrainRun, WhatTheEndOfItsLogWarnsOfIsShownOnce) {
   std::thread blocker([&] {
-    while (!fs::exists(run_path("run/log.h5"))) usleep(500);
+    for (int i = 0; i < 20'000 && !fs::exists(run_path("run/log.h5")); ++i) usleep(500);
     fs::create_directory(run_path("run/log.h5.tmp"));
   });
   train_run(request({"train.steps=1000"}));
@@ -301,7 +301,7 @@ TEST_F(TrainRun, WhatFailedFirstIsSaidFirstWhateverFailsAfterwards) {
   const std::string summary_file = run_path("run/summary.json.tmp");
   fs::create_directory(checkpoint);
   std::thread blocker([&] {
-    while (summary().at("status") == "finished") usleep(500);
+    for (int i = 0; i < 20'000 && summary().at("status") == "finished"; ++i) usleep(500);
     fs::create_directory(summary_file);
   });
   const std::string message = message_of<Error>([&] { train_run(more); });
