@@ -51,9 +51,10 @@ RunEvaluation evaluate_run(const std::string& run_directory, const std::vector<s
     }
   }
   if (!errors.empty()) throw ConfigError(errors);
+  // The others are about the run, which was told of them, or about values that derived from what is overridden now.
+  const std::string of_overrides = Origin{Origin::Kind::command_line}.text() + ": ";
   for (const std::string& warning : now.warnings) {
-    const bool known = std::find(before.warnings.begin(), before.warnings.end(), warning) != before.warnings.end();
-    if (!known) message("{}\n", warning);
+    if (warning.starts_with(of_overrides)) message("{}\n", warning);
   }
   const Checkpoint checkpoint = require_checkpoint(run_directory);
   std::optional<Tokenizer> known;

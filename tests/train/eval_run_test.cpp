@@ -74,7 +74,7 @@ TEST_F(EvalRun, AnOverrideThatChangesNothingIsWarnedOf) {
   EXPECT_EQ(::testing::internal::GetCapturedStderr().find("command line: warning: position.rope_factor = 4 changes "),
             0U);
   ::testing::internal::CaptureStderr();
-  evaluate_run(run_path(), {"position.rope_factor=4", "position.rope_scaling=linear"});
+  evaluate_run(run_path(), {"position.rope_factor=4", "position.rope_scaling=linear", "train.context_length=32"});
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
