@@ -4,6 +4,7 @@
 #include <set>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "storage_testing.h"
 
@@ -50,6 +51,17 @@ void expect_all_but(const std::string& object, const LogTables& tables, const Lo
   compare("/eval", tables.eval, whole.eval);
 }
 
+/// Where a deflated chunk seems to begin (RFC 1950). What lies between chunks is spared: on a damaged tree the library
+/// takes its time.
+std::vector<std::size_t> deflated(const std::string& bytes) {
+  std::vector<std::size_t> out;
+  for (std::size_t i = 0; i + 12 < bytes.size(); ++i) {
+    const auto first = static_cast<unsigned char>(bytes[i]), second = static_cast<unsigned char>(bytes[i + 1]);
+    if (first == 0x78 && (first * 256U + second) % 31 == 0) out.push_back(i);
+  }
+  return out;
+}
+
 TEST(ReadLog, ADamagedColumnIsNamedAndTheOthersCanBeRead) {
   const TemporaryDirectory dir;
   {
@@ -61,11 +73,11 @@ TEST(ReadLog, ADamagedColumnIsNamedAndTheOthersCanBeRead) {
   const LogContents whole = read_log(dir / "log.h5");
   EXPECT_TRUE(whole.damage.empty());
   const std::string bytes = read_text(dir / "log.h5");
-  constexpr std::size_t kBytes = 24;
   std::set<std::string> damaged;
-  for (std::size_t at = 4096; at + kBytes < bytes.size(); at += 1500) {
+  for (const std::size_t at : deflated(bytes)) {
+    if (damaged.size() == 3) break;
     std::string other = bytes;
-    for (std::size_t i = at; i < at + kBytes; ++i) other[i] = static_cast<char>(~other[i]);
+    for (std::size_t i = at + 8; i < at + 12; ++i) other[i] = static_cast<char>(~other[i]);
     write_text(dir / "other.h5", other);
     LogContents log;
     try {
@@ -85,7 +97,7 @@ TEST(ReadLog, ADamagedColumnIsNamedAndTheOthersCanBeRead) {
     EXPECT_NE(refusal.find("'" + object + "' cannot be read"), std::string::npos) << refusal;
     if (::testing::Test::HasFailure()) return;
   }
-  EXPECT_GE(damaged.size(), 3U);
+  EXPECT_EQ(damaged.size(), 3U);
 }
 
 }  // namespace
