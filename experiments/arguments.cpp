@@ -27,7 +27,7 @@ std::string help_hint(const std::string& command) {
                                nearest.empty() ? help_hint(command) : fmt::format("did you mean '{}'?", nearest)));
 }
 
-/// `section.key=...`: letters, digits and '_' around one dot.
+/// Does what stands before the first '=' look like a key? Whether it is one, the configuration says, with a suggestion.
 bool is_override(const std::string& word) {
   const std::size_t equals = word.find('=');
   if (equals == std::string::npos) return false;
@@ -37,6 +37,11 @@ bool is_override(const std::string& word) {
            c == '-';
   };
   return std::all_of(key.begin(), key.end(), is_key_character);
+}
+
+/// "-o", "--jobs"; not "-" and "-1".
+bool looks_like_flag(const std::string& word) {
+  return word.size() >= 2 && word[0] == '-' && !(word[1] >= '0' && word[1] <= '9');
 }
 
 }  // namespace
@@ -56,7 +61,7 @@ Arguments parse_arguments(const std::string& command, const std::vector<Flag>& f
       flags_end = true;
       continue;
     }
-    if (flags_end || word.size() < 2 || word[0] != '-') {
+    if (flags_end || !looks_like_flag(word)) {
       (is_override(word) ? out.overrides : out.files).push_back(word);
       continue;
     }
@@ -74,7 +79,7 @@ Arguments parse_arguments(const std::string& command, const std::vector<Flag>& f
     if (!is_switch) {
       if (equals != std::string::npos) {
         value = word.substr(equals + 1);
-      } else if (i + 1 < words.size() && (words[i + 1].size() < 2 || words[i + 1][0] != '-')) {
+      } else if (i + 1 < words.size() && !looks_like_flag(words[i + 1])) {
         value = words[++i];
       }
       if (value.empty()) {

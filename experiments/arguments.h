@@ -25,7 +25,7 @@ struct Flag {
 /// What stands on the command line after the name of the command.
 struct Arguments {
   std::map<std::string, std::string> flags;  ///< by full name; "" as the value of a switch
-  std::vector<std::string> files;            ///< words without '=', in order
+  std::vector<std::string> files;            ///< words that are neither, in order
   std::vector<std::string> overrides;        ///< section.key=value words, in order
 
   bool has(const std::string& flag) const { return flags.count(flag) > 0; }
@@ -33,9 +33,9 @@ struct Arguments {
 };
 
 /// Sorts the words of `command` into flags, files and overrides. Flags may stand anywhere, as `--name value` or
-/// `--name=value`; `--` ends them. A word is an override if a key stands before its first '=' (section.key), so that
-/// files may hold '=' in their names. Throws UsageError for an unknown flag, with the nearest one, for a missing or
-/// superfluous value, and for a flag given twice.
+/// `--name=value`; `--` ends them. A word is an override if only letters, digits, '_', '-' and '.' stand before its
+/// first '='; a file of such a name is given as ./NAME. Throws UsageError for an unknown flag, with the nearest one,
+/// for a missing or superfluous value, and for a flag given twice.
 Arguments parse_arguments(const std::string& command, const std::vector<Flag>& flags,
                           const std::vector<std::string>& words);
 

@@ -27,7 +27,7 @@ std::vector<CommandInfo> make_infos() {
        "  ropewalk train --resume runs/run/20260314T150926-5a1f0c\n",
        {run_directory,
         {"--resume", "RUN", "continue the run in this directory from its newest checkpoint; no FILE"},
-        {"--name", "NAME", "runs/NAME/<time> is the run's directory; default: the file's name"}},
+        {"--name", "NAME", "without --run: runs/NAME/<time> is the run's directory; default: the file's name"}},
        0,
        1,
        true},
@@ -42,6 +42,8 @@ std::vector<CommandInfo> make_infos() {
        "  [exclude]       rule = key=value & key=value points to leave out\n\n"
        "Started again it does what is not done yet: finished runs stay, interrupted ones go on, failed ones are tried\n"
        "again; seeds may have been added. On the command line a list makes a line of the grid.\n\n"
+       "With as many runs at a time as cores (the default), each single-threaded run keeps to a core of its own;\n"
+       "'taskset -c 0-3 ropewalk sweep ...' leaves the other cores to others.\n\n"
        "  ropewalk sweep positions.ini --dry-run\n"
        "  ropewalk sweep run.ini position.encoding=rope,alibi train.seed=1..5\n",
        {{"--jobs", "N", "runs at a time; default: one a core, fewer where a run has several threads", "-j"},
@@ -72,7 +74,7 @@ std::vector<CommandInfo> make_infos() {
       {"describe",
        "FILE [section.key=value ...]",
        "parameters, FLOPs and bytes, before anything runs",
-       "",
+       "FILE may be a sweep: then what its variants have in common comes first, and then what is each one's own.\n",
        {},
        1,
        1,
@@ -82,7 +84,8 @@ std::vector<CommandInfo> make_infos() {
        "the resolved configuration and where each value came from",
        "Prints every key at its value with its origin (default, file:line or command line); what it prints loads "
        "again\n"
-       "as it stands. 'ropewalk help keys' explains the keys.\n",
+       "as it stands. Of a sweep: the keys that were given, its grid and variants, and the runs that they make.\n"
+       "'ropewalk help keys' explains the keys.\n",
        {{"--markdown", "", "print the tables of all keys as Markdown instead; no FILE"}},
        0,
        1,
@@ -105,18 +108,30 @@ std::vector<CommandInfo> make_infos() {
        "Runs every case through the kernels in f64 and f32 and prints the worst error of each kind; exit code 0 only\n"
        "if none failed.\n"},
       {"bench",
-       "step SIZE [section.key=value ...]",
-       "what a training step costs on this machine",
-       "Trains on random tokens and prints medians: time, tokens/s, GFLOP/s of the matrix products, page faults, "
-       "memory.\n"
-       "SIZE is XS, S, M or L:\n\n"
+       "step|ops|scaling|variants [SIZE|FILE] [section.key=value ...]",
+       "what training costs on this machine, and what the machine allows",
+       "All figures are medians, measured now; alternatives take turns, so that their ratios hold.\n\n"
+       "  step      a training step: tokens/s, GFLOP/s of the matrix products and their share of the FMA peak that is\n"
+       "            measured beside it, time by op, page faults, memory; --forward: a forward pass and its loss alone\n"
+       "  ops       every op at the shapes it has there: time, GFLOP/s or GB/s, share of its roofline\n"
+       "  scaling   over context length (full attention, and a window of 256), d_model, threads, and trainings side\n"
+       "            by side; takes minutes for M\n"
+       "  variants  every position encoding over none, rmsnorm over layernorm, what is logged over nothing logged\n\n"
+       "FILE is an experiment file, of a sweep its first run, measured on its own data. SIZE is XS, S, M (default)\n"
+       "or L, on random tokens:\n\n"
        "  XS  d_model 32,  2 layers, 2 heads, context 32,  batch 8,  65 tokens\n"
        "  S   d_model 64,  4 layers, 4 heads, context 64,  batch 32, 65 tokens\n"
        "  M   d_model 128, 6 layers, 4 heads, context 128, batch 32, 256 tokens\n"
        "  L   d_model 384, 6 layers, 6 heads, context 256, batch 16, 256 tokens\n\n"
-       "  ropewalk bench step M position.encoding=rope train.threads=2\n",
-       {{"--json", "", "one JSON object"}, {"--seconds", "N", "measure at least so long; default: 3"}},
-       2,
+       "  ropewalk bench step M position.encoding=rope train.threads=2\n"
+       "  ropewalk bench step M --forward train.context_length=4096 train.batch_size=1\n"
+       "  ropewalk bench scaling S --over length --values 128,1024\n",
+       {{"--json", "", "one JSON object"},
+        {"--seconds", "N", "measure at least so long; default: step 3, ops 6, each table of scaling and variants 10"},
+        {"--forward", "", "step: no training, a forward pass and the loss of every token"},
+        {"--over", "AXIS", "scaling: one table only; length, width, threads or jobs"},
+        {"--values", "LIST", "scaling: these values of the axis, as 128,1024"}},
+       1,
        2,
        true},
       {"recover", "RUN", "make the log of a killed run a clean file",

@@ -3,24 +3,25 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <new>
-#include <set>
 
 #include "data/error.h"
 #include "experiments/arguments.h"
+#include "experiments/bench_command.h"
 #include "experiments/command_help.h"
 #include "experiments/comparison.h"
+#include "experiments/exit_code.h"
 #include "experiments/inspect.h"
 #include "experiments/report.h"
+#include "experiments/run_paths.h"
 #include "experiments/run_result.h"
+#include "experiments/sweep_overview.h"
 #include "experiments/sweep_plan.h"
 #include "experiments/sweep_run.h"
 #include "experiments/terminal.h"
 #include "framework/message.h"
-#include "train/bench_step.h"
 #include "train/config_error.h"
 #include "train/config_file.h"
 #include "train/config_resolve.h"
@@ -32,12 +33,12 @@
 #include "train/probe_run.h"
 #include "train/read_log.h"
 #include "train/run_directory.h"
-#include "train/run_log.h"
 #include "train/safetensors.h"
 #include "train/suggest.h"
 #include "train/text.h"
 #include "train/train_run.h"
 #include "train/verify.h"
+#include "train/warnings.h"
 
 namespace ropewalk {
 namespace {
@@ -87,18 +88,25 @@ int train(const Call& call) {
   const bool resume = call.arguments.has("--resume");
   TrainRequest request{.command_line = call.command_line, .resume = resume};
   if (resume) {
-    if (!call.arguments.files.empty() || call.arguments.has("--run")) {
-      throw UsageError("'ropewalk train --resume RUN' takes neither FILE nor --run; the run has its own configuration");
+    if (!call.arguments.files.empty() || call.arguments.has("--run") || call.arguments.has("--name")) {
+      throw UsageError(
+          "'ropewalk train --resume RUN' takes neither FILE, --run nor --name; the run has its own configuration and "
+          "directory");
     }
     request.directory = call.arguments.value("--resume");
-    const fs::path config = fs::path(request.directory) / "config.ini";
+    const std::string config = RunPaths{request.directory}.config();
     std::error_code ignored;
     if (!fs::exists(config, ignored)) {
       throw UsageError(fmt::format("--resume '{}': holds no run (no config.ini)", printable(request.directory)));
     }
-    request.config = load_config(config.string(), call.overrides());
+    request.config = load_config(config, call.overrides());
   } else {
     if (call.arguments.files.empty()) throw UsageError("'ropewalk train' needs a FILE, or --resume RUN");
+    if (call.arguments.has("--run") && call.arguments.has("--name")) {
+      throw UsageError(
+          "'ropewalk train' takes --run or --name, not both: --run DIR is the directory, --name NAME makes "
+          "one in runs/NAME/");
+    }
     request.config = load_config(call.file(), call.overrides());
     request.directory = call.arguments.value("--run");
     request.name = call.arguments.value("--name", stem_of(call.file()));
@@ -110,7 +118,7 @@ int train(const Call& call) {
       return kDone;
     case LogStatus::interrupted:
       message("interrupted; 'ropewalk train --resume {}' goes on from here\n", outcome.directory);
-      return 128 + outcome.signal;
+      return exit_code_after(outcome.signal);
     case LogStatus::diverged:
       return kDiverged;
     default:
@@ -118,31 +126,12 @@ int train(const Call& call) {
   }
 }
 
-std::string dry_run_text(const SweepPlan& plan) {
-  std::string out = "   #  run";
-  std::size_t width = 4;
-  for (const SweepPoint& point : plan.points) width = std::max(width, run_id(point).size());
-  out += std::string(width - 3, ' ');
-  for (const std::string& key : plan.varying_keys) out += "  " + key;
-  out += "\n";
-  int number = 0;
-  for (const SweepPoint& point : plan.points) {
-    out += fmt::format("{:>4}  {}", ++number, padded_right(run_id(point), width));
-    for (const std::string& key : plan.varying_keys) {
-      out += "  " + padded_right(config_value(point.config.config, key), key.size());
-    }
-    while (out.back() == ' ') out.pop_back();
-    out += "\n";
-  }
-  return out;
-}
-
 int sweep(const Call& call) {
   const int64_t jobs = whole_number(call.arguments, "--jobs", 0, 1, 4096);
   const SweepPlan plan = plan_sweep(call.file(), call.overrides());
   warn(plan.warnings);
   if (call.arguments.has("--dry-run")) {
-    print(dry_run_text(plan));
+    print(runs_text(plan));
     return kDone;
   }
   const SweepOutcome outcome =
@@ -152,7 +141,7 @@ int sweep(const Call& call) {
     return outcome.exit_code();
   }
   const SweepResults& results = outcome.results;
-  const std::string page = (fs::path(results.directory) / "report.html").string();
+  const std::string page = report_in(results.directory);
   write_file_durably(page, report_html({results.name, results.runs, results.text}));
   print(comparison_text(compare(results.runs), style_of(STDOUT_FILENO)) + "\n" + page + "\n");
   return outcome.exit_code();
@@ -165,20 +154,10 @@ int eval(const Call& call) {
   return kDone;
 }
 
-/// One configuration a variant: a probe has seeds of its own.
-std::vector<SweepPoint> probe_points(const SweepPlan& plan) {
-  std::vector<SweepPoint> out;
-  std::set<std::string> seen;
-  for (const SweepPoint& point : plan.points) {
-    if (seen.insert(point.variant).second) out.push_back(point);
-  }
-  return out;
-}
-
 int probe(const Call& call) {
   const SweepPlan plan = plan_sweep(call.file(), call.overrides(), option_table(), Purpose::probe);
   warn(plan.warnings);
-  const std::vector<SweepPoint> points = probe_points(plan);
+  const std::vector<SweepPoint> points = variant_points(plan);  // a probe has seeds of its own
   const std::string given = call.arguments.value("--run");
   if (!given.empty()) use_run_directory(given);
   const std::string root = given.empty() ? create_run_directory("runs", plan.name) : given;
@@ -193,10 +172,17 @@ int probe(const Call& call) {
 }
 
 int describe_model(const Call& call) {
-  const ResolvedConfig config = load_config(call.file(), call.overrides());
-  warn(config.warnings);
-  print(describe(config));
+  const SweepPlan plan = plan_sweep(call.file(), call.overrides());
+  warn(plan.warnings);
+  print(plan.is_sweep ? describe_sweep(plan) : describe(plan.points.front().config));
   return kDone;
+}
+
+std::string runs_as_comments(const SweepPlan& plan) {
+  std::string out = "# The runs:\n# ";
+  for (const char c : runs_text(plan)) out += c == '\n' ? std::string("\n# ") : std::string(1, c);
+  out.resize(out.size() - 2);
+  return out;
 }
 
 int config(const Call& call) {
@@ -208,13 +194,19 @@ int config(const Call& call) {
     return kDone;
   }
   if (call.arguments.files.empty()) throw UsageError("'ropewalk config' needs a FILE, or --markdown");
-  const ResolvedConfig config = load_config(call.file(), call.overrides());
-  warn(config.warnings);
-  print(print_config(config, true));
+  const SweepPlan plan = plan_sweep(call.file(), call.overrides());
+  warn(plan.warnings);
+  print(plan.is_sweep ? plan.text + "\n" + runs_as_comments(plan) : print_config(plan.points.front().config, true));
   return kDone;
 }
 
 int inspect_log(const Call& call) {
+  if ((call.arguments.has("--rows") || call.arguments.has("--step")) && is_sweep_directory(call.file())) {
+    throw UsageError(
+        fmt::format("--rows and --step are for the log of one run; '{}' is a sweep: give one of the runs "
+                    "in it",
+                    printable(call.file())));
+  }
   InspectOptions options;
   options.rows = whole_number(call.arguments, "--rows", options.rows, 0, 1'000'000'000);
   if (call.arguments.has("--step")) {
@@ -226,8 +218,12 @@ int inspect_log(const Call& call) {
 
 int report(const Call& call) {
   const std::vector<std::string>& directories = call.arguments.files;
-  const std::string page = call.arguments.value("--output", (fs::path(directories.front()) / "report.html").string());
-  write_file_durably(page, report_html(read_report_subject(directories)));
+  const std::string page = call.arguments.value("--output", report_in(directories.front()));
+  const ReportSubject subject = read_report_subject(directories);
+  for (const RunResult& run : subject.runs) {
+    if (!run.log_problem.empty()) show_warnings({run.id + ": " + run.log_problem});
+  }
+  write_file_durably(page, report_html(subject));
   print(page + "\n");
   return kDone;
 }
@@ -240,22 +236,14 @@ int verify(const Call& call) {
 }
 
 int bench(const Call& call) {
-  const std::vector<std::string>& words = call.arguments.files;
-  if (words.front() != "step") {
-    throw UsageError(
-        fmt::format("'ropewalk bench {}': the benchmark of this version is 'step'", printable(words.front())));
-  }
-  const auto seconds = static_cast<double>(whole_number(call.arguments, "--seconds", 3, 0, 86'400));
-  const ResolvedConfig config = bench_config(words.back(), call.overrides());
-  const BenchResult result = bench_step(config, words.back(), 3, 5, seconds);
-  print(call.arguments.has("--json") ? bench_json(result) + "\n" : bench_text(result));
+  print(bench_command(call.arguments));
   return kDone;
 }
 
 int recover(const Call& call) {
   std::error_code ignored;
   const bool is_directory = fs::is_directory(call.file(), ignored);
-  const std::string path = is_directory ? RunLog::path_in(call.file()) : call.file();
+  const std::string path = is_directory ? RunPaths{call.file()}.log() : call.file();
   const RecoveredLog recovered = recover_log(path);
   std::string status;
   for (std::size_t i = 0; i < recovered.before.size() && i < 1; ++i) {

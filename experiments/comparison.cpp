@@ -86,10 +86,7 @@ void count(const RunResult& run, ComparedVariant& variant) {
 /// What became of a run whose results do not count; "" if they do or are still to come.
 std::string fate(const RunResult& run) {
   if (run.has_diverged()) {
-    if (run.divergence.empty()) return "diverged";
-    const RunDivergence& d = run.divergence.front();
-    return fmt::format("diverged at step {}{}{}", d.step, d.module.empty() ? "" : ", first in " + d.module,
-                       d.where.empty() ? "" : " (" + d.where + ")");
+    return run.divergence.empty() ? "diverged" : "diverged at " + divergence_text(run.divergence.front());
   }
   if (run.counts() || run.status == "waiting" || run.status == "running") return "";
   return fmt::format("{}{}", run.status, run.reason.empty() ? "" : ": " + run.reason);
@@ -109,11 +106,7 @@ std::vector<std::string> fates(std::span<const RunResult> runs) {
     }
   }
   std::vector<std::string> out;
-  for (auto& [text, ids] : groups) {
-    const std::size_t more = ids.size() - std::min(ids.size(), kShown);
-    ids.resize(ids.size() - more);
-    out.push_back(fmt::format("{}{} {}", joined(ids), more > 0 ? fmt::format(" and {} more", more) : "", text));
-  }
+  for (const auto& [text, ids] : groups) out.push_back(first_of(ids, kShown) + " " + text);
   return out;
 }
 
@@ -180,33 +173,6 @@ std::string told_apart_text(const Comparison& comparison, const Ranking& ranking
     parts.push_back(fmt::format("{} before {}", comparison.variants[better].name, joined(names(comparison, others))));
   }
   return joined(parts, "; ");
-}
-
-/// `text` broken at blanks after `width` columns; later lines are indented.
-std::string wrapped(const std::string& text, std::size_t width, std::size_t indent) {
-  std::string out;
-  std::size_t column = 0;
-  std::size_t begin = 0;
-  while (begin < text.size()) {
-    std::size_t end = text.find(' ', begin);
-    if (end == begin && column > 0) {  // blanks that are meant
-      out += ' ';
-      ++column;
-      ++begin;
-      continue;
-    }
-    if (end == begin) end = text.find_first_not_of(' ', begin);
-    const std::string word = text.substr(begin, end == std::string::npos ? end : end - begin);
-    if (column + columns(word) > width && column > indent) {
-      while (!out.empty() && out.back() == ' ') out.pop_back();
-      out += "\n" + std::string(indent, ' ');
-      column = indent;
-    }
-    out += word;
-    column += columns(word);
-    begin = end == std::string::npos ? text.size() : end;
-  }
-  return out + "\n";
 }
 
 /// The variant that stands alone before all others.
@@ -338,7 +304,8 @@ Ranking rank(const MetricTable& table, std::size_t column) {
     for (std::size_t j = i + 1; j < n; ++j) {
       std::size_t pairs = 0;
       better[i][j] = beats(table, order[i], order[j], column, &pairs);
-      out.fewest_pairs = out.most_pairs == 0 ? pairs : std::min(out.fewest_pairs, pairs);
+      const bool first = i == 0 && j == 1;
+      out.fewest_pairs = first ? pairs : std::min(out.fewest_pairs, pairs);
       out.most_pairs = std::max(out.most_pairs, pairs);
     }
   }
@@ -441,8 +408,8 @@ std::vector<std::string> ranking_lines(const Comparison& comparison, const Metri
                     "separate. Intervals are not corrected for the number of pairs.",
                     n));
   } else {
-    out.push_back(fmt::format("{} seed{} {} too few to rank; at least {} are needed (sweep.seeds = 1..5).", most_seeds,
-                              most_seeds == 1 ? "" : "s", most_seeds == 1 ? "is" : "are", kFewestSeedsToRank));
+    out.push_back(fmt::format("{} {} too few to rank; at least {} are needed (sweep.seeds = 1..5).",
+                              counted(most_seeds, "seed"), most_seeds == 1 ? "is" : "are", kFewestSeedsToRank));
   }
   out.insert(out.end(), lines.begin(), lines.end());
   return out;

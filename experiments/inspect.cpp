@@ -11,7 +11,9 @@
 #include <system_error>
 
 #include "experiments/comparison.h"
+#include "experiments/run_paths.h"
 #include "experiments/run_result.h"
+#include "train/durable_file.h"
 #include "train/events.h"
 #include "train/run_directory.h"
 #include "train/text.h"
@@ -219,7 +221,7 @@ std::string layers_text(const LogContents& log, const std::optional<int64_t>& st
 
 std::string log_text(const LogContents& log, const std::string& events, const InspectOptions& options,
                      const TextStyle& style) {
-  const bool locked = run_is_locked(fs::path(log.path).parent_path().string());
+  const bool locked = run_is_locked(directory_of(log.path));
   std::string out = header_text(log, locked);
   if (const std::string divergence = first_divergence(events); !divergence.empty()) out += style.red(divergence);
   for (const std::string& part : {train_text(log.tables.train, options.rows, style), eval_text(log, style),
@@ -236,13 +238,13 @@ std::string inspect(const std::string& path, const InspectOptions& options, cons
   }
   std::error_code ignored;
   const bool is_directory = fs::is_directory(path, ignored);
-  const fs::path log = is_directory ? fs::path(path) / "log.h5" : fs::path(path);
+  const std::string log = is_directory ? RunPaths{path}.log() : path;
   if (is_directory && !fs::exists(log, ignored)) {
     throw LogError(fmt::format("'{}' holds neither a run's log.h5 nor a sweep's sweep.ini", printable(path)));
   }
-  const LogContents contents = read_log(log.string(), LogDamage::left_out);
+  const LogContents contents = read_log(log, LogDamage::left_out);
   show_warnings(contents.damage);
-  return log_text(contents, (log.parent_path() / "events.jsonl").string(), options, style);
+  return log_text(contents, RunPaths{directory_of(log)}.events(), options, style);
 }
 
 }  // namespace ropewalk

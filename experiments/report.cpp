@@ -5,18 +5,17 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
 
 #include "experiments/comparison.h"
+#include "experiments/run_paths.h"
 #include "experiments/svg_plot.h"
+#include "experiments/text_file.h"
+#include "train/read_log.h"
 #include "train/text.h"
 
 namespace ropewalk {
 namespace {
-
-namespace fs = std::filesystem;
 
 std::string style_sheet() {
   return ":root{--ink:#1b1b1b;--paper:#fff;--rule:#d9d9d9;--faint:#5f5f5f;color-scheme:light dark}\n"
@@ -93,8 +92,8 @@ LinePlot length_plot(const Comparison& comparison, const MetricTable& table) {
   return plot;
 }
 
-std::string number(double value, const char* unit = "") {
-  return std::isfinite(value) ? fmt::format("{:.4g}{}", value, unit) : "";
+std::string number(double value) {
+  return std::isfinite(value) ? fmt::format("{:.4g}", value) : "";
 }
 
 std::string runs_html(std::span<const RunResult> runs) {
@@ -103,10 +102,8 @@ std::string runs_html(std::span<const RunResult> runs) {
       "<th>training loss</th><th>tokens/s</th><th>time</th><th>remark</th></tr>\n";
   for (const RunResult& run : runs) {
     std::string remark = run.reason;
-    for (const RunDivergence& d : run.divergence) {
-      remark = fmt::format("step {}{}{}", d.step, d.module.empty() ? "" : ", first in " + d.module,
-                           d.where.empty() ? "" : " (" + d.where + ")");
-    }
+    if (!run.divergence.empty()) remark = divergence_text(run.divergence.front());
+    if (!run.log_problem.empty()) remark += (remark.empty() ? "" : "; ") + run.log_problem;
     out += fmt::format(
         "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
         "<td>{}</td></tr>\n",
@@ -117,22 +114,33 @@ std::string runs_html(std::span<const RunResult> runs) {
   return out + "</table></div>\n";
 }
 
-std::string text_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
+/// Why the log of a run that began cannot be read; "" if it can.
+std::string log_problem(const RunResult& run) {
+  const std::string log = RunPaths{run.directory}.log();
+  std::error_code ignored;
+  if (!std::filesystem::exists(log, ignored))
+    return run.reason.empty() ? "has no log.h5" : "";  // it failed before it made one
+  try {
+    read_log(log);
+    return "";
+  } catch (const LogError& error) {
+    return error.what();
+  }
 }
 
 void add_runs(const std::string& directory, bool several, ReportSubject& subject) {
   if (!is_sweep_directory(directory)) {
     subject.runs.push_back(read_single_run(directory));
+    subject.runs.back().log_problem = log_problem(subject.runs.back());
     if (!several) {
       subject.title = subject.runs.back().id;
-      subject.config = text_of(fs::path(directory) / "config.ini");
+      subject.config = text_of(RunPaths{directory}.config()).value_or("");
     }
     return;
   }
   SweepResults sweep = read_sweep_results(directory);
   for (RunResult& run : sweep.runs) {
+    if (run.status != "waiting") run.log_problem = log_problem(run);
     if (several) {
       run.variant = sweep.name + "/" + run.variant;
       run.id = sweep.name + "/" + run.id;
@@ -162,14 +170,13 @@ std::string report_html(const ReportSubject& subject) {
       "<style>\n{1}</style>\n</head>\n<body>\n<h1>{0}</h1>\n",
       title, style_sheet());
   std::set<int64_t> seeds;
-  std::size_t counted = 0;
+  std::size_t finished = 0;
   for (const RunResult& run : subject.runs) {
     seeds.insert(run.seed);
-    counted += run.counts() ? 1 : 0;
+    finished += run.counts() ? 1 : 0;
   }
-  out += fmt::format("<p>{} variant{}, {} seed{}, {} run{}, of which {} finished.</p>\n", comparison.variants.size(),
-                     comparison.variants.size() == 1 ? "" : "s", seeds.size(), seeds.size() == 1 ? "" : "s",
-                     subject.runs.size(), subject.runs.size() == 1 ? "" : "s", counted);
+  out += fmt::format("<p>{}, {}, {}, of which {} finished.</p>\n", counted(comparison.variants.size(), "variant"),
+                     counted(seeds.size(), "seed"), counted(subject.runs.size(), "run"), finished);
   if (!comparison.protocol.empty()) {
     std::vector<std::string> lengths;
     for (const int64_t length : comparison.train_lengths) lengths.push_back(fmt::format("{}", length));

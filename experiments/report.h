@@ -15,8 +15,8 @@ struct ReportSubject {
   std::string config;  ///< sweep.ini or config.ini, as text
 };
 
-/// Reads sweeps and single runs. With several directories the variants of each carry its name.
-/// Throws std::runtime_error for a directory that holds neither.
+/// Reads sweeps and single runs, and tries the log of each run that began. With several directories the variants of
+/// each carry its name. Throws std::runtime_error for a directory that holds neither.
 ReportSubject read_report_subject(std::span<const std::string> directories);
 
 /// One self-contained page without scripts: what was compared and how, a plot of loss against length, the tables and

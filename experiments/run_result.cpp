@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,6 +12,8 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "experiments/run_paths.h"
+#include "experiments/text_file.h"
 #include "train/events.h"
 #include "train/run_directory.h"
 #include "train/text.h"
@@ -24,16 +25,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr std::uintmax_t kLargestText = std::uintmax_t{1} << 26;
-
-std::optional<std::string> read_text(const fs::path& path) {
-  std::error_code error;
-  const std::uintmax_t size = fs::file_size(path, error);
-  if (error || size > kLargestText) return std::nullopt;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
 
 const json& member(const json& object, const char* key) {
   static const json none;
@@ -107,11 +98,11 @@ void read_summary(const json& summary, RunResult& result) {
 }
 
 /// A run whose failure could not be written into its summary (a full disk) says so in its last event.
-void read_failure(const fs::path& events_file, RunResult& result) {
+void read_failure(const std::string& events_file, RunResult& result) {
   std::error_code ignored;
   if (!fs::is_regular_file(events_file, ignored)) return;
   try {
-    const std::vector<json> events = read_events(events_file.string());
+    const std::vector<json> events = read_events(events_file);
     if (events.empty() || text(member(events.back(), "kind")) != "failed") return;
     result.status = "failed";
     result.reason = text(member(events.back(), "reason"));
@@ -120,12 +111,11 @@ void read_failure(const fs::path& events_file, RunResult& result) {
   }
 }
 
-void read_lengths_of_training(const fs::path& config_file, RunResult& result) {
-  const std::optional<std::string> config_text = read_text(config_file);
+void read_lengths_of_training(const std::string& config_file, RunResult& result) {
+  const std::optional<std::string> config_text = text_of(config_file);
   if (!config_text) return;
   try {
-    const Config config = parse_config_text(*config_text, config_file.string());
-    result.task = is_task(config);
+    const Config config = parse_config_text(*config_text, config_file);
     result.train_length = trained_length(config);
     result.learned_table = config.position.encoding == "learned";
   } catch (const ConfigError&) {
@@ -154,31 +144,36 @@ double at_length(const RunResult& run, const std::vector<double>& values, int64_
 
 void read_run_result(const std::string& directory, RunResult& result) {
   result.directory = directory;
-  const fs::path path(directory);
+  const RunPaths paths{directory};
   if (result.id.empty()) result.id = run_id_of(directory);
   if (result.variant.empty()) result.variant = result.id;
-  read_lengths_of_training(path / "config.ini", result);
+  read_lengths_of_training(paths.config(), result);
   std::error_code ignored;
   if (run_is_locked(directory)) {  // a summary there is the one of its start
     result.status = "running";
     return;
   }
-  const std::optional<std::string> summary = read_text(path / "summary.json");
+  const std::optional<std::string> summary = text_of(paths.summary());
   if (summary) {
     read_summary(json::parse(*summary, nullptr, false), result);
     // Written as long as the run went on; its process did not come to write what it ended as.
     if (result.status == "running") result.status = "killed";
   } else {
-    result.status = fs::exists(path / "log.h5", ignored) ? "killed" : "waiting";
+    result.status = fs::exists(paths.log(), ignored) ? "killed" : "waiting";
   }
-  if (result.status == "killed" || result.status == "waiting") read_failure(path / "events.jsonl", result);
+  if (result.status == "killed" || result.status == "waiting") read_failure(paths.events(), result);
+}
+
+std::string divergence_text(const RunDivergence& divergence) {
+  return fmt::format("step {}{}{}", divergence.step, divergence.module.empty() ? "" : ", first in " + divergence.module,
+                     divergence.where.empty() ? "" : " (" + divergence.where + ")");
 }
 
 RunResult read_single_run(const std::string& directory) {
   std::error_code ignored;
-  const fs::path path(directory);
-  const bool known = fs::exists(path / "summary.json", ignored) || fs::exists(path / "config.ini", ignored) ||
-                     fs::exists(path / "log.h5", ignored);
+  const RunPaths paths{directory};
+  const bool known =
+      fs::exists(paths.summary(), ignored) || fs::exists(paths.config(), ignored) || fs::exists(paths.log(), ignored);
   if (!known) {
     throw std::runtime_error(fmt::format(
         "'{}' holds neither a run (config.ini, log.h5, summary.json) nor a sweep (sweep.ini)", printable(directory)));
@@ -186,10 +181,6 @@ RunResult read_single_run(const std::string& directory) {
   RunResult result;
   read_run_result(directory, result);
   return result;
-}
-
-std::string failure_file(const std::string& sweep_directory, const std::string& id) {
-  return (fs::path(sweep_directory) / ".work" / (id + ".failed")).string();
 }
 
 RunResult planned_run(const SweepPlan& plan, const SweepPoint& point) {
@@ -202,9 +193,10 @@ RunResult planned_run(const SweepPlan& plan, const SweepPoint& point) {
 }
 
 void read_sweep_run(const std::string& sweep_directory, RunResult& result) {
-  read_run_result((fs::path(sweep_directory) / result.id).string(), result);
+  const SweepPaths paths{sweep_directory};
+  read_run_result(paths.run(result.id).directory.string(), result);
   if (result.status == "finished" || result.status == "diverged" || result.status == "running") return;
-  const std::optional<std::string> reason = read_text(failure_file(sweep_directory, result.id));
+  const std::optional<std::string> reason = text_of(paths.failure(result.id));
   if (!reason) return;
   result.status = "failed";
   result.reason = std::string(trimmed(*reason)).substr(0, 400);
@@ -216,13 +208,13 @@ std::string run_id(const SweepPoint& point) {
 
 bool is_sweep_directory(const std::string& directory) {
   std::error_code ignored;
-  return fs::is_regular_file(fs::path(directory) / "sweep.ini", ignored);
+  return fs::is_regular_file(SweepPaths{directory}.sweep_file(), ignored);
 }
 
 SweepResults read_sweep_results(const std::string& directory) {
-  const fs::path path(directory);
-  const SweepPlan plan = plan_sweep((path / "sweep.ini").string(), {});
-  SweepResults out{plan.name, directory, read_text(path / "sweep.ini").value_or(""), plan.varying_keys, {}};
+  const std::string file = SweepPaths{directory}.sweep_file();
+  const SweepPlan plan = plan_sweep(file, {});
+  SweepResults out{plan.name, directory, text_of(file).value_or(""), plan.varying_keys, {}};
   for (const SweepPoint& point : plan.points) {
     RunResult run = planned_run(plan, point);
     read_sweep_run(directory, run);

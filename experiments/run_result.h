@@ -16,6 +16,9 @@ struct RunDivergence {
   std::string where;  ///< "value" or "gradient"
 };
 
+/// "step 40, first in blocks.3.ffn (gradient)"
+std::string divergence_text(const RunDivergence& divergence);
+
 /// What one run came to, as its directory tells.
 struct RunResult {
   std::string id;       ///< name of its directory
@@ -25,6 +28,7 @@ struct RunResult {
   std::string directory;
   std::string status = "waiting";  ///< waiting running finished interrupted diverged failed killed
   std::string reason;              ///< why it failed, one line
+  std::string log_problem;         ///< why its log cannot be read, where a report looked for it; one line
 
   int64_t steps = 0;  ///< done
   int64_t parameters = 0;
@@ -33,7 +37,6 @@ struct RunResult {
   double train_loss = std::numeric_limits<double>::quiet_NaN();
   int64_t train_length = 0;    ///< the longest length trained at; 0 if unknown
   bool learned_table = false;  ///< positions come from a table that ends somewhere
-  bool task = false;           ///< generated problems: accuracy and exact match count
 
   std::string protocol;
   std::vector<int64_t> lengths;                ///< of the columns below; NaN: not evaluable at that length
@@ -59,9 +62,6 @@ RunResult planned_run(const SweepPlan& plan, const SweepPoint& point);
 
 /// read_run_result() for a run of the sweep in this directory, and why its last worker failed, if it did.
 void read_sweep_run(const std::string& sweep_directory, RunResult& result);
-
-/// Where a sweep keeps why the last worker of a run failed.
-std::string failure_file(const std::string& sweep_directory, const std::string& id);
 
 /// A run by itself: id and variant are its name. Throws std::runtime_error if the directory holds no run.
 RunResult read_single_run(const std::string& directory);

@@ -22,9 +22,6 @@ struct PairedDifference {
   std::size_t n = 0;  ///< pairs
   double mean = 0;
   double low = 0, high = 0;  ///< NaN for fewer than two pairs
-
-  /// Does the interval exclude zero?
-  bool separated() const { return low > 0 || high < 0; }
 };
 
 /// The differences a[i] - b[i] of pairs (here: of runs with the same seed) and the interval that holds their mean with

@@ -24,14 +24,6 @@ bool is_safe_name(std::string_view name) {
          std::all_of(name.begin(), name.end(), is_name_character);
 }
 
-std::string safe_name(std::string name) {
-  std::replace_if(
-      name.begin(), name.end(), [](char c) { return !is_name_character(c); }, '_');
-  if (name.empty() || name[0] == '.' || name[0] == '-') name.insert(name.begin(), '_');
-  if (name.size() > kLongestName) name.resize(kLongestName);
-  return name;
-}
-
 Option seeds_option() {
   Option option{.key = "sweep.seeds", .type = OptionType::integer_list};
   option.limits = {.minimum = 0, .maximum = 9.2e18};
@@ -105,6 +97,7 @@ class SweepReader {
                          printable(entry.value), kLongestName));
       }
       sweep.name = entry.value;
+      sweep.name_origin = entry.origin;
     } else if (key == "seeds") {
       read_seeds("sweep.seeds", entry);
     } else {
@@ -243,35 +236,47 @@ class SweepReader {
 
 }  // namespace
 
+std::string safe_name(std::string name, std::size_t longest) {
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return !is_name_character(c); }, '_');
+  if (name.empty() || name[0] == '.' || name[0] == '-') name.insert(name.begin(), '_');
+  if (name.size() > longest) name.resize(longest);
+  return name;
+}
+
 SweepFile read_sweep_file(const std::string& file, const std::vector<std::string>& arguments,
                           std::vector<std::string>& errors, const OptionTable& table) {
   SweepReader reader(errors, table);
-  reader.sweep.name = safe_name(std::filesystem::path(file).stem().string());
-  reader.read(read_config_file(file, errors));
+  reader.sweep.name = safe_name(std::filesystem::path(file).stem().string(), kLongestName);
+  const ConfigLines lines = read_config_file(file, errors);
+  // Without the file nothing else that could be said is true.
+  if (!errors.empty() && lines.entries.empty() && lines.sections.empty()) throw ConfigError(std::move(errors));
+  reader.read(lines);
   for (const Entry& word : read_overrides(arguments, errors)) reader.apply(word);
   return std::move(reader.sweep);
 }
 
 std::string print_sweep_file(const SweepFile& sweep, const OptionTable& table) {
-  std::string text;
+  std::string text = "# Keys that do not stand here are at their defaults.\n";
+  const auto add = [&](const std::string& key, const std::string& value, const Origin& origin) {
+    text += fmt::format("{} = {}  # {}\n", key, quoted_for_file(value), printable(origin.text()));
+  };
   for (const Option& option : table.options()) {
     const auto last = std::find_if(sweep.base.rbegin(), sweep.base.rend(),
                                    [&](const Entry& entry) { return entry.key == option.key; });
-    if (last != sweep.base.rend()) text += fmt::format("{} = {}\n", last->key, quoted_for_file(last->value));
+    if (last != sweep.base.rend()) add(last->key, last->value, last->origin);
   }
-  text += fmt::format("\n[sweep]\nname = {}\n", sweep.name);
-  if (!sweep.seeds.empty()) text += fmt::format("seeds = {}\n", format_value(sweep.seeds));
+  text += "\n[sweep]\n";
+  add("name", sweep.name, sweep.name_origin);
+  if (!sweep.seeds.empty()) add("seeds", format_value(sweep.seeds), sweep.seeds_origin);
   if (!sweep.grid.empty()) text += "\n[grid]\n";
-  for (const SweepAxis& axis : sweep.grid) {
-    text += fmt::format("{} = {}\n", axis.key, quoted_for_file(joined(axis.values)));
-  }
+  for (const SweepAxis& axis : sweep.grid) add(axis.key, joined(axis.values), axis.origin);
   for (const SweepVariant& variant : sweep.variants) {
     text += fmt::format("\n[variant {}]\n", variant.name);
-    for (const Entry& entry : variant.overrides)
-      text += fmt::format("{} = {}\n", entry.key, quoted_for_file(entry.value));
+    for (const Entry& entry : variant.overrides) add(entry.key, entry.value, entry.origin);
   }
   if (!sweep.rules.empty()) text += "\n[exclude]\n";
-  for (const SweepRule& rule : sweep.rules) text += fmt::format("rule = {}\n", quoted_for_file(rule.text));
+  for (const SweepRule& rule : sweep.rules) add("rule", rule.text, rule.origin);
   return text;
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "experiments/sweep_file.h"
+#include "experiments/terminal.h"
 #include "train/idle_keys.h"
 #include "train/text.h"
 
@@ -20,13 +21,6 @@ constexpr std::size_t kLongestVariant = 100;
 bool varies(const SweepAxis& axis) {
   return axis.values.size() > 1;
 }
-
-/// A point before its seeds.
-struct Variant {
-  std::string name;
-  std::vector<Entry> overrides;
-  AppliedEntries applied;
-};
 
 /// A value as a part of a name: what a choice says alone, and a number or switch after the name of its key.
 std::string name_part(const Option& option, const std::string& value) {
@@ -41,16 +35,8 @@ std::string point_name(const SweepFile& sweep, const std::vector<Entry>& overrid
   for (std::size_t i = 0; i < overrides.size(); ++i) {
     if (varies(sweep.grid[i])) parts.push_back(name_part(*table.find(overrides[i].key), overrides[i].value));
   }
-  std::string name = joined(parts, "-");
-  for (char& c : name) {
-    const bool safe = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-                      c == '-' || c == '+' || c == '.';
-    if (!safe) c = '_';
-  }
-  if (name.empty()) return "base";
-  if (name[0] == '.' || name[0] == '-') name.insert(name.begin(), '_');
-  if (name.size() > kLongestVariant) name.resize(kLongestVariant);
-  return name;
+  const std::string name = joined(parts, "-");
+  return name.empty() ? "base" : safe_name(name, kLongestVariant);
 }
 
 std::string unique_name(const std::string& wanted, std::set<std::string>& taken) {
@@ -85,15 +71,16 @@ std::vector<std::vector<Entry>> grid_points(const SweepFile& sweep) {
   return points;
 }
 
-std::vector<Variant> make_variants(const SweepFile& sweep, const OptionTable& table) {
+/// All points before their seeds.
+std::vector<SweepVariant> make_variants(const SweepFile& sweep, const OptionTable& table) {
   std::set<std::string> taken;
   for (const SweepVariant& variant : sweep.variants) taken.insert(variant.name);
-  std::vector<Variant> variants;
+  std::vector<SweepVariant> variants;
   for (std::vector<Entry>& overrides : grid_points(sweep)) {
     const std::string name = unique_name(point_name(sweep, overrides, table), taken);
-    variants.push_back({name, std::move(overrides), {}});
+    variants.push_back({name, std::move(overrides)});
   }
-  for (const SweepVariant& variant : sweep.variants) variants.push_back({variant.name, variant.overrides, {}});
+  variants.insert(variants.end(), sweep.variants.begin(), sweep.variants.end());
   return variants;
 }
 
@@ -124,8 +111,7 @@ class PointMessages {
 
   /// "run.ini:3: error: point 'post-rope': ...", without the point where all points say so.
   void append_to(std::vector<std::string>& out, std::size_t variants) const {
-    for (const Row& row : rows_)
-      out.push_back(row.points.size() == variants && variants > 1 ? row.message : named(row));
+    for (const Row& row : rows_) out.push_back(row.points.size() == variants ? row.message : named(row));
   }
 
  private:
@@ -136,11 +122,9 @@ class PointMessages {
 
   static std::string named(const Row& row) {
     constexpr std::size_t kShown = 3;
-    std::vector<std::string> shown;
-    for (std::size_t i = 0; i < row.points.size() && i < kShown; ++i)
-      shown.push_back(fmt::format("'{}'", row.points[i]));
-    std::string points = fmt::format("point{} {}", row.points.size() > 1 ? "s" : "", joined(shown));
-    if (row.points.size() > kShown) points += fmt::format(" and {} more", row.points.size() - kShown);
+    std::vector<std::string> quoted;
+    for (const std::string& point : row.points) quoted.push_back(fmt::format("'{}'", point));
+    const std::string points = fmt::format("point{} {}", quoted.size() > 1 ? "s" : "", first_of(quoted, kShown));
     for (const std::string_view kind : {": error: ", ": warning: "}) {
       if (const std::size_t at = row.message.find(kind); at != std::string::npos) {
         const std::size_t text = at + kind.size();
@@ -167,28 +151,20 @@ std::vector<std::string> varying_keys(const SweepFile& sweep) {
   return keys;
 }
 
-SweepPoint make_point(const Variant& variant, const ResolvedConfig& config, const OptionTable& table) {
-  SweepPoint point{variant.name, config.config.train.seed, {}, config};
-  for (const Entry& entry : variant.overrides) {
-    point.overrides.emplace_back(entry.key, format_value(table.find(entry.key)->get(variant.applied.config)));
-  }
-  return point;
-}
-
 /// The points of the plan, checked. Points that a rule excludes need not be valid.
-void add_points(const SweepFile& sweep, std::vector<Variant> variants, const Origin& subject, SweepPlan& plan,
-                std::vector<std::string>& errors, const OptionTable& table, Purpose purpose) {
+void add_points(const SweepFile& sweep, const std::vector<SweepVariant>& variants, const Origin& subject,
+                SweepPlan& plan, std::vector<std::string>& errors, const OptionTable& table, Purpose purpose) {
   std::vector<bool> rule_used(sweep.rules.size());
   PointMessages point_errors;
   PointMessages point_warnings;
   PointMessages idle_keys;  // of a shared file; what some points do not read, others do
   std::size_t planned_variants = 0;
-  for (Variant& variant : variants) {
+  for (const SweepVariant& variant : variants) {
     std::vector<Entry> entries = sweep.base;
     entries.insert(entries.end(), variant.overrides.begin(), variant.overrides.end());
     std::vector<std::string> found;
-    variant.applied = apply_entries(entries, subject, found, table);
-    ResolvedConfig resolved = finish(variant.applied, purpose, found);
+    const AppliedEntries applied = apply_entries(entries, subject, found, table);
+    ResolvedConfig resolved = finish(applied, purpose, found);
     bool planned = false;
     for (const int64_t seed : plan.seeds) {
       resolved.config.train.seed = seed;
@@ -200,14 +176,14 @@ void add_points(const SweepFile& sweep, std::vector<Variant> variants, const Ori
       }
       if (excluded) continue;
       planned = true;
-      plan.points.push_back(make_point(variant, resolved, table));
+      plan.points.push_back({variant.name, seed, resolved});
     }
     if (!planned) continue;
     ++planned_variants;
     for (const std::string& message : found) point_errors.add(message, variant.name);
     for (const std::string& message : resolved.warnings) point_warnings.add(message, variant.name);
     if (!found.empty()) continue;
-    for (const std::string& message : idle_key_warnings(variant.applied, resolved, table)) {
+    for (const std::string& message : idle_key_warnings(applied, resolved, table)) {
       idle_keys.add(message, variant.name);
     }
   }
@@ -251,6 +227,7 @@ SweepPlan plan_sweep(const std::string& file, const std::vector<std::string>& ar
   }
   SweepPlan plan;
   plan.name = sweep.name;
+  plan.is_sweep = sweep.is_sweep();
   plan.varying_keys = varying_keys(sweep);
   std::vector<std::string> ignored;
   plan.seeds = sweep.seeds;

@@ -12,7 +12,6 @@ namespace ropewalk {
 struct SweepPoint {
   std::string variant;  ///< "post-rope": fit for a directory name; one variant has a run a seed
   int64_t seed = 1;
-  std::vector<std::pair<std::string, std::string>> overrides;  ///< what makes this variant: (key, value)
   ResolvedConfig config;
 };
 
@@ -32,11 +31,14 @@ struct SweepVariant {
 /// All runs of a sweep, each checked.
 struct SweepPlan {
   std::string name;
+  bool is_sweep = false;                  ///< does it say more than a run file can? Else there is one point, "base"
   std::vector<std::string> varying_keys;  ///< in order of appearance, without train.seed
   std::vector<int64_t> seeds;
   std::vector<SweepPoint> points;  ///< the grid, first line outermost; then the variants; seeds innermost
   std::vector<std::string> warnings;
-  std::string text;  ///< the sweep as one file without includes and overrides; planning it gives the same points
+  /// The sweep as one file without includes and overrides, with the origins of its values as comments; planning it
+  /// gives the same points.
+  std::string text;
 };
 
 /// Reads a sweep file and plans its runs.

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <optional>
 #include <string_view>
 
 #include "experiments/comparison.h"
 #include "experiments/terminal.h"
+#include "experiments/text_file.h"
 #include "framework/message.h"
 #include "train/text.h"
 
@@ -49,19 +49,6 @@ std::string losses_text(const RunResult& run) {
 
 }  // namespace
 
-std::string tail_of(const std::string& path, std::size_t bytes) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) return "";
-  const auto size = static_cast<std::streamoff>(file.tellg());
-  if (size <= 0) return "";
-  const std::streamoff wanted = std::min(size, static_cast<std::streamoff>(bytes));
-  std::string text(static_cast<std::size_t>(wanted), '\0');
-  file.seekg(size - wanted);
-  file.read(text.data(), wanted);
-  text.resize(static_cast<std::size_t>(std::max<std::streamsize>(file.gcount(), 0)));
-  return text;
-}
-
 RunProgress read_progress(const std::string& output) {
   const std::string text = tail_of(output, 2048);
   RunProgress last;
@@ -77,11 +64,10 @@ RunProgress read_progress(const std::string& output) {
 SweepProgress::SweepProgress() : terminal_(isatty(STDERR_FILENO) == 1), begun_(Clock::now()), shown_(begun_) {}
 
 void SweepProgress::begin(const std::string& name, std::size_t runs, std::size_t to_do, const std::string& directory) {
-  name_ = name;
   runs_ = runs;
   to_do_ = to_do;
   begun_ = shown_ = Clock::now();
-  say(fmt::format("sweep {} in {}: {} run{}{}", name, directory, runs, runs == 1 ? "" : "s",
+  say(fmt::format("sweep {} in {}: {}{}", name, directory, counted(runs, "run"),
                   to_do == runs ? "" : fmt::format(", {} done before", runs - to_do)));
 }
 
@@ -118,10 +104,7 @@ void SweepProgress::ended(const RunResult& run) {
   if (run.status == "failed") ++failed_;
   std::string line = fmt::format("[{}/{}] {} {}", runs_ - to_do_ + ended_, runs_, run.id, run.status);
   if (run.counts()) line += losses_text(run) + ", " + duration_text(run.wall_time);
-  if (!run.divergence.empty()) {
-    line += fmt::format(" at step {}{}", run.divergence.front().step,
-                        run.divergence.front().module.empty() ? "" : ", first in " + run.divergence.front().module);
-  }
+  if (!run.divergence.empty()) line += " at " + divergence_text(run.divergence.front());
   if (!run.reason.empty()) line += ": " + run.reason;
   say(line);
 }

@@ -10,9 +10,6 @@
 
 namespace ropewalk {
 
-/// The last bytes of a file; "" if it cannot be read.
-std::string tail_of(const std::string& path, std::size_t bytes);
-
 /// What the progress lines of a run say last: "step 120/400 ... loss 1.98".
 struct RunProgress {
   double share = 0;  ///< of its steps, 0 to 1
@@ -35,7 +32,6 @@ class SweepProgress {
  private:
   using Clock = std::chrono::steady_clock;
   bool terminal_;
-  std::string name_;
   std::size_t runs_ = 0;
   std::size_t to_do_ = 0;
   std::size_t ended_ = 0;

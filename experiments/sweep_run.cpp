@@ -11,14 +11,18 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "data/files.h"
 #include "experiments/arguments.h"
+#include "experiments/exit_code.h"
+#include "experiments/run_paths.h"
 #include "experiments/sweep_progress.h"
+#include "experiments/terminal.h"
+#include "experiments/text_file.h"
 #include "experiments/worker.h"
 #include "train/durable_file.h"
 #include "train/run_directory.h"
@@ -31,23 +35,6 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kPatience{30};  // for a worker of an earlier sweep to end
-
-/// Where the files of a sweep are.
-struct SweepPaths {
-  fs::path root;
-
-  fs::path sweep_file() const { return root / "sweep.ini"; }
-  fs::path work() const { return root / ".work"; }
-  fs::path run(const std::string& id) const { return root / id; }
-  fs::path config(const std::string& id) const { return work() / (id + ".ini"); }
-  fs::path output(const std::string& id) const { return work() / (id + ".txt"); }
-  fs::path failure(const std::string& id) const { return failure_file(root.string(), id); }
-};
-
-std::string text_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
 
 bool is_empty_but_for_lock(const fs::path& directory) {
   std::error_code ignored;
@@ -62,12 +49,7 @@ bool is_empty_but_for_lock(const fs::path& directory) {
                                directory.string(), what));
 }
 
-std::string listed(const std::vector<std::string>& parts) {
-  constexpr std::size_t kShown = 5;
-  const std::vector<std::string> shown(parts.begin(),
-                                       parts.begin() + static_cast<std::ptrdiff_t>(std::min(parts.size(), kShown)));
-  return joined(shown) + (parts.size() > kShown ? fmt::format(" and {} more", parts.size() - kShown) : "");
-}
+constexpr std::size_t kShown = 5;  // runs or keys in a message
 
 /// Every run that there is of the directory's sweep must be in the new plan as it was. The new plan may have more of
 /// them: seeds are added when the first ones were too few.
@@ -78,13 +60,13 @@ void check_same_sweep(const SweepPaths& paths, const SweepPlan& plan) {
   std::vector<std::string> different;
   SweepPlan before;
   try {
-    before = plan_sweep(paths.sweep_file().string(), {});
+    before = plan_sweep(paths.sweep_file(), {});
   } catch (const ConfigError& error) {
-    refuse(paths.root, fmt::format("holds a sweep whose sweep.ini cannot be read ({})", error.messages().front()));
+    refuse(paths.directory, fmt::format("holds a sweep whose sweep.ini cannot be read ({})", error.messages().front()));
   }
   for (const SweepPoint& old : before.points) {
     std::error_code ignored;
-    if (!fs::exists(paths.run(run_id(old)), ignored)) continue;
+    if (!fs::exists(paths.run(run_id(old)).directory, ignored)) continue;
     const auto found = points.find(run_id(old));
     if (found == points.end()) {
       missing.push_back(run_id(old));
@@ -95,29 +77,30 @@ void check_same_sweep(const SweepPaths& paths, const SweepPlan& plan) {
       if (!known) different.push_back(std::move(key.text));
     }
   }
-  if (!different.empty()) refuse(paths.root, "holds a sweep with other values: " + listed(different));
+  if (!different.empty()) refuse(paths.directory, "holds a sweep with other values: " + first_of(different, kShown));
   if (!missing.empty()) {
-    refuse(paths.root, "holds a sweep with runs that this one has not: " + listed(missing));
+    refuse(paths.directory, "holds a sweep with runs that this one has not: " + first_of(missing, kShown));
   }
 }
 
 /// A run's values, as its worker was given them, must be those of the plan: a newer program may have other defaults.
 void check_same_values(const SweepPaths& paths, const SweepPoint& point) {
-  const fs::path file = paths.config(run_id(point));
+  const std::string file = paths.config(run_id(point));
   std::error_code ignored;
-  if (!fs::exists(paths.run(run_id(point)), ignored) || !fs::exists(file, ignored)) return;
+  if (!fs::exists(paths.run(run_id(point)).directory, ignored) || !fs::exists(file, ignored)) return;
   if (text_of(file) == print_config(point.config, false)) return;
   try {
-    const ResolvedConfig before = load_config(file.string(), {});
+    const ResolvedConfig before = load_config(file, {});
     std::vector<std::string> different;
     for (KeyDifference& key : differing_keys(before.config, point.config.config)) {
       different.push_back(std::move(key.text));
     }
     if (!different.empty()) {
-      refuse(paths.root, fmt::format("holds the run {} with other values: {}", run_id(point), listed(different)));
+      refuse(paths.directory,
+             fmt::format("holds the run {} with other values: {}", run_id(point), first_of(different, kShown)));
     }
   } catch (const ConfigError& error) {
-    refuse(paths.root,
+    refuse(paths.directory,
            fmt::format("holds the run {}, whose values cannot be read ({})", run_id(point), error.messages().front()));
   }
 }
@@ -133,23 +116,24 @@ void make_directories(const fs::path& directory) {
   }
 }
 
-bool has_checkpoint(const fs::path& run) {
+bool has_checkpoint(const RunPaths& run) {
   std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(run / "checkpoints", ignored)) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(run.checkpoints(), ignored)) {
     const std::string name = entry.path().filename().string();
     if (!name.starts_with(".") && !name.ends_with(".tmp")) return true;
   }
   return false;
 }
 
-/// Puts what a worker wrote to its output where the run is, after what earlier ones wrote.
+/// Puts what one attempt at a run wrote where the run is, after what earlier attempts wrote. Until then it is in a file
+/// of its own, so that neither progress nor errors of earlier attempts are taken for those of this one.
 void settle_output(const SweepPaths& paths, const std::string& id) {
-  const fs::path output = paths.output(id);
-  const fs::path target = paths.run(id) / "output.txt";
+  const std::string output = paths.output(id);
+  const std::string target = paths.run(id).output();
   std::error_code error;
-  if (!fs::exists(output, error) || !fs::is_directory(paths.run(id), error)) return;
+  if (!fs::exists(output, error) || !fs::is_directory(paths.run(id).directory, error)) return;
   if (fs::exists(target, error)) {
-    std::ofstream(target, std::ios::binary | std::ios::app) << text_of(output);
+    std::ofstream(target, std::ios::binary | std::ios::app) << std::ifstream(output, std::ios::binary).rdbuf();
     fs::remove(output, error);
   } else {
     fs::rename(output, target, error);
@@ -161,25 +145,25 @@ void set_aside(const SweepPaths& paths, const std::string& id) {
   for (int i = 1;; ++i) {
     const fs::path aside = paths.work() / fmt::format("{}-attempt-{}", id, i);
     if (fs::exists(aside, ignored)) continue;
-    fs::rename(paths.run(id), aside);
+    fs::rename(paths.run(id).directory, aside);
     return;
   }
 }
 
-/// The last line of a worker's output that says what went wrong.
-std::string last_error(const fs::path& output) {
-  const std::string text = tail_of(output.string(), 4096);
-  std::string found;
-  std::size_t begin = 0;
-  while (begin < text.size()) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    std::string_view line = trimmed(std::string_view(text).substr(begin, end - begin));
-    if (constexpr std::string_view kLead = "ropewalk: error: "; line.starts_with(kLead))
-      line.remove_prefix(kLead.size());
-    if (line.size() < end - begin || line.find("error") != std::string_view::npos) found = line;
-    begin = end + 1;
+/// The last line of a worker's output that says what went wrong; "" if none does.
+std::string last_error(const std::string& output) {
+  constexpr std::string_view kLead = "ropewalk: error: ";
+  const std::string text = tail_of(output, 4096);
+  std::string_view found;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    if (const std::string_view line = trimmed(rest.substr(0, end)); line.find("error: ") != std::string_view::npos) {
+      found = line;
+    }
+    rest.remove_prefix(std::min(end + 1, rest.size()));
   }
-  return found.substr(0, 300);
+  if (found.starts_with(kLead)) found.remove_prefix(kLead.size());
+  return std::string(found.substr(0, 300));
 }
 
 int default_jobs(const SweepPlan& plan) {
@@ -208,23 +192,21 @@ class SweepRunner {
   SweepRunner& operator=(const SweepRunner&) = delete;
 
   SweepOutcome run() {
-    make_directories(paths_.root);
-    const RunLock lock(paths_.root.string());
+    make_directories(paths_.directory);
+    const RunLock lock(paths_.directory.string());
     std::error_code ignored;
     if (fs::exists(paths_.sweep_file(), ignored)) {
       check_same_sweep(paths_, plan_);
-    } else if (!is_empty_but_for_lock(paths_.root)) {
-      refuse(paths_.root, "is not empty and holds no sweep");
+    } else if (!is_empty_but_for_lock(paths_.directory)) {
+      refuse(paths_.directory, "is not empty and holds no sweep");
     }
     make_directories(paths_.work());
     read_what_there_is();
     check_data_files();
-    write_file_durably(paths_.sweep_file().string(), plan_.text);
-    write_runs();
-    progress_.begin(plan_.name, plan_.points.size(), waiting_.size(), paths_.root.string());
+    write_file_durably(paths_.sweep_file(), plan_.text);
+    progress_.begin(plan_.name, plan_.points.size(), waiting_.size(), paths_.directory.string());
     work();
     progress_.end();
-    write_runs();
     return {std::move(results_), signals_.signal()};
   }
 
@@ -232,10 +214,10 @@ class SweepRunner {
   RunResult& result(std::size_t i) { return results_.runs[i]; }
 
   void read_what_there_is() {
-    results_ = {plan_.name, paths_.root.string(), plan_.text, plan_.varying_keys, {}};
+    results_ = {plan_.name, paths_.directory.string(), plan_.text, plan_.varying_keys, {}};
     for (const SweepPoint& point : plan_.points) {
       RunResult run = planned_run(plan_, point);
-      read_sweep_run(paths_.root.string(), run);
+      read_sweep_run(paths_.directory.string(), run);
       check_same_values(paths_, point);
       const bool done = run.status == "finished" || run.status == "diverged";
       if (!done) waiting_.push_back(results_.runs.size());
@@ -253,11 +235,14 @@ class SweepRunner {
     for (const std::string& path : paths) find_files(path);
   }
 
-  void write_runs() const { write_file_durably((paths_.root / "runs.csv").string(), results_csv(results_)); }
+  void write_runs() {
+    if (std::exchange(runs_changed_, false)) write_file_durably(paths_.runs_table(), results_csv(results_));
+  }
 
   void work() {
-    while (!waiting_.empty() || !workers_.empty()) {
+    while (true) {
       start_workers();
+      write_runs();  // after the next runs have started, which need not wait for the disk
       if (workers_.empty() && waiting_.empty()) break;
       show_progress();
       signals_.wait(200);
@@ -288,7 +273,7 @@ class SweepRunner {
     while (!waiting_.empty() && workers_.size() < static_cast<std::size_t>(jobs_)) {
       const std::size_t i = waiting_.front();
       waiting_.pop_front();
-      if (run_is_locked(paths_.run(result(i).id).string())) {
+      if (run_is_locked(paths_.run(result(i).id).directory.string())) {
         if (Clock::now() - begun_ < kPatience) {
           locked.push_back(i);
         } else {
@@ -307,32 +292,33 @@ class SweepRunner {
 
   void start(std::size_t i) {
     const std::string id = result(i).id;
-    const fs::path directory = paths_.run(id);
+    const RunPaths run = paths_.run(id);
+    const std::string directory = run.directory.string();
     std::error_code ignored;
     settle_output(paths_, id);
+    fs::remove(paths_.output(id), ignored);  // of an attempt that did not come as far as to have a directory
     fs::remove(paths_.failure(id), ignored);
-    WorkerCommand command{executable_, {}, paths_.output(id).string(), -1};
-    if (has_checkpoint(directory)) {
-      command.arguments = {"train", "--resume", directory.string()};
-      command.output_file = (directory / "output.txt").string();
+    WorkerCommand command{executable_, {}, paths_.output(id), -1};
+    if (has_checkpoint(run)) {
+      command.arguments = {"train", "--resume", directory};
     } else {
       if (fs::exists(directory, ignored) && !is_empty_but_for_lock(directory)) set_aside(paths_, id);
-      fs::remove(paths_.output(id), ignored);  // of an attempt that did not come as far as to have a directory
-      write_file_durably(paths_.config(id).string(), print_config(plan_.points[i].config, false));
-      command.arguments = {"train", paths_.config(id).string(), "--run", directory.string()};
+      write_file_durably(paths_.config(id), print_config(plan_.points[i].config, false));
+      command.arguments = {"train", paths_.config(id), "--run", directory};
     }
     const std::size_t slot = free_slot();
-    // Where runs leave cores free, the system places them better than we: it sees what else is running.
+    // Where runs leave cores free, the system places them better than we: it sees what else is running (another sweep
+    // would take the same first cores) and which cores are two threads of one.
     if (static_cast<std::size_t>(jobs_) == cores_.size() && plan_.points[i].config.config.train.threads == 1) {
       command.core = cores_[slot];
     }
     const pid_t pid = start_worker(command);
     workers_.push_back({pid, i, slot, command.output_file});
     result(i).status = "running";
+    runs_changed_ = true;
   }
 
   void collect() {
-    bool any = false;
     for (std::size_t w = 0; w < workers_.size();) {
       int status = 0;
       const pid_t ended = waitpid(workers_[w].pid, &status, WNOHANG);
@@ -343,24 +329,24 @@ class SweepRunner {
       const Worker worker = workers_[w];
       workers_.erase(workers_.begin() + static_cast<std::ptrdiff_t>(w));
       finish(worker, status);
-      any = true;
     }
-    if (any) write_runs();
   }
 
   void finish(const Worker& worker, int status) {
+    runs_changed_ = true;
     RunResult& run = result(worker.run);
     std::string error = last_error(worker.output);
     settle_output(paths_, run.id);
     RunResult fresh = planned_run(plan_, plan_.points[worker.run]);
-    read_sweep_run(paths_.root.string(), fresh);
+    read_sweep_run(paths_.directory.string(), fresh);
     run = std::move(fresh);
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    const bool as_it_says = (code == 0 && run.status == "finished") || (code == 3 && run.status == "diverged") ||
-                            ((code == 130 || code == 143) && run.status == "interrupted") ||
-                            (signals_.signal() != 0 && run.status != "failed");
+    const bool after_signal = code == exit_code_after(SIGINT) || code == exit_code_after(SIGTERM);
+    const bool as_it_says =
+        (code == kDone && run.status == "finished") || (code == kDiverged && run.status == "diverged") ||
+        (after_signal && run.status == "interrupted") || (signals_.signal() != 0 && run.status != "failed");
     if (!as_it_says) {
-      const std::string what = code == 0 ? "it ended without having finished" : end_text(status);
+      const std::string what = code == kDone ? "it ended without having finished" : end_text(status);
       fail(worker.run, error.empty() ? what : what + ": " + error);
       return;
     }
@@ -368,13 +354,14 @@ class SweepRunner {
   }
 
   void fail(std::size_t i, const std::string& reason) {
+    runs_changed_ = true;
     RunResult& run = result(i);
     run.status = "failed";
     run.reason = reason;
     std::replace_if(
         run.reason.begin(), run.reason.end(), [](unsigned char c) { return c < 0x20; }, ' ');
     try {
-      write_file_durably(paths_.failure(run.id).string(), run.reason + "\n");
+      write_file_durably(paths_.failure(run.id), run.reason + "\n");
     } catch (const std::system_error&) {
       // A full disk: the reason is on the screen, and the next run of the sweep tries again.
     }
@@ -399,6 +386,7 @@ class SweepRunner {
   std::vector<int> cores_;
   int jobs_;
   SweepResults results_;
+  bool runs_changed_ = true;  // since runs.csv was written
   std::deque<std::size_t> waiting_;
   std::vector<Worker> workers_;
   SignalWatch signals_;
@@ -409,16 +397,16 @@ class SweepRunner {
 }  // namespace
 
 int SweepOutcome::exit_code() const {
-  if (signal != 0) return 128 + signal;
+  if (signal != 0) return exit_code_after(signal);
   bool diverged = false;
   for (const RunResult& run : results.runs) {
     if (run.has_diverged()) {
       diverged = true;
     } else if (!run.counts()) {
-      return 1;
+      return kError;
     }
   }
-  return diverged ? 3 : 0;
+  return diverged ? kDiverged : kDone;
 }
 
 SweepOutcome run_sweep(const SweepPlan& plan, const SweepOptions& options) {

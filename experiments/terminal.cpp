@@ -9,10 +9,12 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "train/text.h"
+
 namespace ropewalk {
 namespace {
 
-std::string wrapped(bool colour, std::string_view code, std::string_view text) {
+std::string escaped(bool colour, std::string_view code, std::string_view text) {
   return colour ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : std::string(text);
 }
 
@@ -23,16 +25,16 @@ std::string blanks_beside(std::string_view text, std::size_t width) {
 }  // namespace
 
 std::string TextStyle::bold(std::string_view text) const {
-  return wrapped(colour, "1", text);
+  return escaped(colour, "1", text);
 }
 std::string TextStyle::faint(std::string_view text) const {
-  return wrapped(colour, "2", text);
+  return escaped(colour, "2", text);
 }
 std::string TextStyle::green(std::string_view text) const {
-  return wrapped(colour, "32", text);
+  return escaped(colour, "32", text);
 }
 std::string TextStyle::red(std::string_view text) const {
-  return wrapped(colour, "31", text);
+  return escaped(colour, "31", text);
 }
 
 TextStyle style_of(int file_descriptor) {
@@ -62,6 +64,41 @@ std::string padded_right(std::string_view text, std::size_t width) {
 
 std::string padded_left(std::string_view text, std::size_t width) {
   return blanks_beside(text, width) + std::string(text);
+}
+
+std::string wrapped(const std::string& text, std::size_t width, std::size_t indent) {
+  std::string out;
+  std::size_t column = 0;
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    std::size_t end = text.find(' ', begin);
+    if (end == begin && column > 0) {  // blanks that are meant
+      out += ' ';
+      ++column;
+      ++begin;
+      continue;
+    }
+    if (end == begin) end = text.find_first_not_of(' ', begin);
+    const std::string word = text.substr(begin, end == std::string::npos ? end : end - begin);
+    if (column + columns(word) > width && column > indent) {
+      while (!out.empty() && out.back() == ' ') out.pop_back();
+      out += "\n" + std::string(indent, ' ');
+      column = indent;
+    }
+    out += word;
+    column += columns(word);
+    begin = end == std::string::npos ? text.size() : end;
+  }
+  return out + "\n";
+}
+
+std::string counted(std::size_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string first_of(std::span<const std::string> parts, std::size_t shown) {
+  if (parts.size() <= shown) return joined(parts);
+  return fmt::format("{} and {} more", joined(parts.first(shown)), parts.size() - shown);
 }
 
 std::string duration_text(double seconds) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -27,6 +28,15 @@ std::size_t columns(std::string_view utf8);
 /// `text` padded with blanks to so many columns; longer text is left as it is.
 std::string padded_right(std::string_view text, std::size_t width);
 std::string padded_left(std::string_view text, std::size_t width);
+
+/// `text` broken at blanks after `width` columns, with a line end; later lines are indented.
+std::string wrapped(const std::string& text, std::size_t width, std::size_t indent);
+
+/// "1 run", "3 runs"
+std::string counted(std::size_t count, std::string_view noun);
+
+/// "a, b, c and 4 more": the first `shown` of the parts.
+std::string first_of(std::span<const std::string> parts, std::size_t shown);
 
 /// "41 s", "3 min 05 s", "2 h 10 min".
 std::string duration_text(double seconds);

@@ -1,49 +1,76 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "framework/gemm.cpp"
+#include <hwy/foreach_target.h>
+
+#include "framework/gemm-inl.h"
+
 #include "framework/gemm.h"
 
-#include <cblas.h>
+HWY_BEFORE_NAMESPACE();
+namespace ropewalk::HWY_NAMESPACE {
+namespace {
 
-#include <algorithm>
-#include <limits>
+template <class T>
+void product_of(Transpose transpose_a, Transpose transpose_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda,
+                const T* b, int64_t ldb, bool add, T* c, int64_t ldc) {
+  const Matrix<T> right = transpose_b == Transpose::yes ? Matrix<T>{b, 1, ldb} : Matrix<T>{b, ldb, 1};
+  const auto store = [=](auto d, int64_t i, int64_t j, auto v) HWY_ATTR { hn::StoreU(v, d, c + i * ldc + j); };
+  if (transpose_a == Transpose::yes) {
+    product<T, true>(m, n, k, {a, 1, lda}, right, add, c, ldc, store, kNothing);
+  } else {
+    product<T, false>(m, n, k, {a, lda, 1}, right, add, c, ldc, store, kNothing);
+  }
+}
 
-#include "framework/error.h"
+void OwnGemmF32(Transpose transpose_a, Transpose transpose_b, int64_t m, int64_t n, int64_t k, const float* a,
+                int64_t lda, const float* b, int64_t ldb, bool add, float* c, int64_t ldc) {
+  product_of(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, add, c, ldc);
+}
+void OwnGemmF64(Transpose transpose_a, Transpose transpose_b, int64_t m, int64_t n, int64_t k, const double* a,
+                int64_t lda, const double* b, int64_t ldb, bool add, double* c, int64_t ldc) {
+  product_of(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, add, c, ldc);
+}
 
+}  // namespace
+}  // namespace ropewalk::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace ropewalk {
 namespace {
 
-// Threads split the batch, never a product: one owner of thread counts.
-void use_one_thread() {
-  static const bool done = [] {
-    openblas_set_num_threads(1);
-    return true;
-  }();
-  (void)done;
-}
+HWY_EXPORT(OwnGemmF32);
+HWY_EXPORT(OwnGemmF64);
 
-CBLAS_TRANSPOSE to_cblas(Transpose t) {
-  return t == Transpose::yes ? CblasTrans : CblasNoTrans;
-}
-
-blasint to_int(int64_t n) {
-  require(n <= std::numeric_limits<blasint>::max(), "a matrix extent of {} exceeds what BLAS can address", n);
-  return static_cast<blasint>(n);
+template <class T>
+void gemm_by_size(Transpose transpose_a, Transpose transpose_b, int64_t m, int64_t n, int64_t k, const T* a,
+                  int64_t lda, const T* b, int64_t ldb, bool add, T* c, int64_t ldc) {
+  if (gemm_is_own(m, n, k)) {
+    own_gemm(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, add, c, ldc);
+  } else {
+    library_gemm(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, add, c, ldc);
+  }
 }
 
 }  // namespace
 
-void gemm(Transpose transpose_a, Transpose transpose_b, int64_t m, int64_t n, int64_t k, float alpha, const float* a,
-          int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc) {
-  if (m == 0 || n == 0) return;
-  use_one_thread();
-  cblas_sgemm(CblasRowMajor, to_cblas(transpose_a), to_cblas(transpose_b), to_int(m), to_int(n), to_int(k), alpha, a,
-              to_int(lda), b, to_int(ldb), beta, c, to_int(ldc));
+void own_gemm(Transpose transpose_a, Transpose transpose_b, int64_t m, int64_t n, int64_t k, const float* a,
+              int64_t lda, const float* b, int64_t ldb, bool add, float* c, int64_t ldc) {
+  HWY_DYNAMIC_DISPATCH(OwnGemmF32)(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, add, c, ldc);
+}
+void own_gemm(Transpose transpose_a, Transpose transpose_b, int64_t m, int64_t n, int64_t k, const double* a,
+              int64_t lda, const double* b, int64_t ldb, bool add, double* c, int64_t ldc) {
+  HWY_DYNAMIC_DISPATCH(OwnGemmF64)(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, add, c, ldc);
 }
 
-void gemm(Transpose transpose_a, Transpose transpose_b, int64_t m, int64_t n, int64_t k, double alpha, const double* a,
-          int64_t lda, const double* b, int64_t ldb, double beta, double* c, int64_t ldc) {
-  if (m == 0 || n == 0) return;
-  use_one_thread();
-  cblas_dgemm(CblasRowMajor, to_cblas(transpose_a), to_cblas(transpose_b), to_int(m), to_int(n), to_int(k), alpha, a,
-              to_int(lda), b, to_int(ldb), beta, c, to_int(ldc));
+void gemm(Transpose transpose_a, Transpose transpose_b, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda,
+          const float* b, int64_t ldb, bool add, float* c, int64_t ldc) {
+  gemm_by_size(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, add, c, ldc);
+}
+void gemm(Transpose transpose_a, Transpose transpose_b, int64_t m, int64_t n, int64_t k, const double* a, int64_t lda,
+          const double* b, int64_t ldb, bool add, double* c, int64_t ldc) {
+  gemm_by_size(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, add, c, ldc);
 }
 
 }  // namespace ropewalk
+#endif  // HWY_ONCE

@@ -57,10 +57,30 @@ HWY_INLINE void store_or_add(D d, bool accumulate, V v, hn::TFromD<D>* y) {
   hn::StoreU(accumulate ? hn::Add(hn::LoadU(d, y), v) : v, d, y);
 }
 
-/// exp(x), to about one unit in the last place.
+/// exp(x) for x up to 80, to about one unit in the last place; what would be below the least normal number is 0, and
+/// what becomes of a NaN is left open. In f32 by the reduction and the polynomial of Moshier's Cephes library (expf).
 template <class D, class V>
 HWY_INLINE V exp_of(D d, V x) {
-  return hn::Exp(d, x);
+  using T = hn::TFromD<D>;
+  if constexpr (sizeof(T) == 8) {
+    return hn::Exp(d, x);
+  } else {
+    const hn::Rebind<int32_t, D> di;
+    const auto n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504089F)));
+    // ln 2 in two parts: n times the first is exact.
+    auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375F), x);
+    r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4F), r);
+    const auto square = hn::Mul(r, r);
+    // Estrin's order: three short chains instead of a long one.
+    const auto p45 = hn::MulAdd(hn::Set(d, 1.9875691500e-4F), r, hn::Set(d, 1.3981999507e-3F));
+    const auto p23 = hn::MulAdd(hn::Set(d, 8.3334519073e-3F), r, hn::Set(d, 4.1665795894e-2F));
+    const auto p01 = hn::MulAdd(hn::Set(d, 1.6666665459e-1F), r, hn::Set(d, 5.0000001201e-1F));
+    const auto p = hn::MulAdd(hn::MulAdd(p45, square, p23), square, p01);
+    const auto mantissa = hn::Add(hn::MulAdd(p, square, r), hn::Set(d, 1.0F));
+    const auto exponent = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127)));
+    const auto y = hn::Mul(mantissa, hn::BitCast(d, exponent));
+    return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.33F)), y);
+  }
 }
 
 /// Applies a scalar function to each lane, for functions that have no vector form in double.

@@ -21,6 +21,7 @@ Tape::Tape(Workspace& workspace, Mode mode, const ParameterSet* parameters, Grad
 Tape::~Tape() {
   workspace_.nodes_.resize(first_node_);
   workspace_.steps_.resize(first_step_);
+  workspace_.free_gradients_.clear();
   workspace_.arena.rewind(mark_);
 }
 
@@ -75,6 +76,7 @@ Var Tape::add_node(const char* op, Tensor value, std::initializer_list<Var> inpu
     for (const Var& input : inputs) needs = needs || needs_gradient(input);
   }
   workspace_.nodes_.push_back({.value = std::move(value), .needs_gradient = needs, .op = op, .module = module_});
+  if (clock_ != nullptr) clock_->lap(op, OpClock::Pass::forward);
   return {this, static_cast<int32_t>(workspace_.nodes_.size() - 1)};
 }
 
@@ -91,7 +93,7 @@ void* Tape::open_gradient(Var v, bool zero, bool& accumulate) {
   if (!v) return nullptr;
   Workspace::Node& entry = node(v);
   if (!entry.needs_gradient) return nullptr;
-  if (entry.gradient == nullptr) entry.gradient = arena().allocate(entry.value.size_bytes());
+  if (entry.gradient == nullptr) entry.gradient = gradient_memory(entry.value.size_bytes());
   accumulate = entry.gradient_written;
   if (!entry.gradient_written) {
     if (zero) std::memset(entry.gradient, 0, entry.value.size_bytes());
@@ -99,6 +101,40 @@ void* Tape::open_gradient(Var v, bool zero, bool& accumulate) {
     for (int32_t i = 0; i < entry.parameter_count; ++i) gradients_->mark_written(entry.parameter + i);
   }
   return entry.gradient;
+}
+
+void* Tape::gradient_memory(std::size_t bytes) {
+  // The last one freed first: it is still in the cache.
+  std::vector<Workspace::FreeGradient>& free = workspace_.free_gradients_;
+  for (std::size_t i = free.size(); i-- > 0;) {
+    if (free[i].bytes != bytes) continue;
+    void* memory = free[i].memory;
+    free.erase(free.begin() + static_cast<std::ptrdiff_t>(i));
+    return memory;
+  }
+  return arena().allocate(bytes);
+}
+
+bool Tape::hand_over_gradient(Var from, Var to) {
+  Workspace::Node& source = node(from);
+  Workspace::Node& target = node(to);
+  if (!target.needs_gradient || target.gradient_written || target.gradient != nullptr || !passes_on(source) ||
+      source.value.size_bytes() != target.value.size_bytes()) {
+    return false;
+  }
+  target.gradient = source.gradient;
+  target.gradient_written = true;
+  source.gradient = nullptr;
+  source.gradient_gone = true;
+  return true;
+}
+
+void* Tape::own_gradient(Var v) {
+  Workspace::Node& entry = node(v);
+  if (passes_on(entry)) return entry.gradient;
+  void* copy = arena().allocate(entry.value.size_bytes());
+  std::memcpy(copy, entry.gradient, entry.value.size_bytes());
+  return copy;
 }
 
 void Tape::seed(Var v, const Tensor& cotangent) {
@@ -123,14 +159,23 @@ void Tape::backward(Var loss) {
 void Tape::backward() {
   for (std::size_t i = workspace_.steps_.size(); i-- > first_step_;) {
     const Workspace::Step step = workspace_.steps_[i];
-    if (workspace_.nodes_[static_cast<std::size_t>(step.output)].gradient_written) {
-      step.backward(*this, {this, step.output}, step.closure);
+    const Var result{this, step.output};
+    if (!node(result).gradient_written) continue;
+    step.backward(*this, result, step.closure);
+    Workspace::Node& entry = node(result);
+    if (clock_ != nullptr) clock_->lap(entry.op, OpClock::Pass::backward);
+    if (passes_on(entry) && entry.gradient != nullptr) {
+      workspace_.free_gradients_.push_back({entry.gradient, entry.value.size_bytes()});
+      entry.gradient = nullptr;
+      entry.gradient_gone = true;
     }
   }
 }
 
 Tensor Tape::gradient_of(Var v) {
   require(needs_gradient(v), "a gradient was asked for of a value that has none");
+  require(!node(v).gradient_gone, "the gradient of a result of {} was not kept; call retain_gradient before backward",
+          node(v).op);
   dispatch(v.dtype(), [&]<class T>() { gradient_accumulator<T>(v); });
   Tensor out = node(v).value;
   out.storage.reset();
@@ -162,7 +207,7 @@ const char* Tape::first_nonfinite(bool& in_gradient) const {
   in_gradient = true;
   for (std::size_t i = workspace_.nodes_.size(); i-- > first_node_;) {
     const Workspace::Node& entry = workspace_.nodes_[i];
-    if (entry.gradient_written && !finite(entry.value, entry.gradient)) return entry.module;
+    if (entry.gradient_written && !entry.gradient_gone && !finite(entry.value, entry.gradient)) return entry.module;
   }
   return nullptr;
 }

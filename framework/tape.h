@@ -10,6 +10,7 @@
 
 #include "framework/arena.h"
 #include "framework/error.h"
+#include "framework/op_clock.h"
 #include "framework/parameter.h"
 #include "framework/tensor.h"
 
@@ -51,8 +52,14 @@ class Workspace {
     int32_t parameter_count = 0;
     bool needs_gradient = false;
     bool gradient_written = false;
-    const char* op = "";      ///< name of what produced it
-    const char* module = "";  ///< module that was running, for diagnostics
+    bool retain_gradient = false;
+    bool gradient_gone = false;  ///< handed over, or its memory used again
+    const char* op = "";         ///< name of what produced it
+    const char* module = "";     ///< module that was running, for diagnostics
+  };
+  struct FreeGradient {
+    void* memory;
+    std::size_t bytes;
   };
   struct Step {
     void (*backward)(Tape&, Var, const void*) = nullptr;
@@ -62,6 +69,7 @@ class Workspace {
   std::vector<Node> nodes_;
   std::vector<Step> steps_;
   std::vector<int32_t> parameter_nodes_;
+  std::vector<FreeGradient> free_gradients_;
 };
 
 enum class Mode : uint8_t { train, inference };
@@ -80,6 +88,8 @@ class Tape {
 
   Mode mode() const { return mode_; }
   Arena& arena() { return workspace_.arena; }
+  /// Laps `clock`, which outlives the tape, after every op from now on, forward and backward. Null: none.
+  void time_ops(OpClock* clock) { clock_ = clock; }
 
   /// A value without gradient. The tensor's memory must outlive the tape.
   Var constant(Tensor value);
@@ -134,13 +144,31 @@ class Tape {
     return static_cast<T*>(open_gradient(v, true, accumulate));
   }
 
+  /// For a backward function that is done with the gradient of its result `from` and would add it to that of `to`
+  /// unchanged: moves it where that is a first write and the two are of one size, which copies nothing. Where it
+  /// returns false the caller must add. Call it last: the gradient of `from` is gone.
+  bool hand_over_gradient(Var from, Var to);
+  /// For a backward function that reads the gradient of its result once: memory of that size which holds it and may be
+  /// overwritten, the gradient itself unless that is retained.
+  template <class T>
+  T* take_gradient(Var v) {
+    return static_cast<T*>(own_gradient(v));
+  }
+
+  /// Keeps the gradient of v, which is no leaf, to be asked for after backward(); the memory of others serves again as
+  /// soon as their op has passed them on. Call it before backward().
+  void retain_gradient(Var v) { node(v).retain_gradient = true; }
+  /// The same for every value.
+  void retain_gradients() { retain_all_ = true; }
+
   /// Sets the gradient of v (a cotangent of the same shape), to be carried back by backward().
   void seed(Var v, const Tensor& cotangent);
   /// Sets the gradient of the scalar `loss` to 1 and runs backward().
   void backward(Var loss);
   /// Runs all backward functions in reverse.
   void backward();
-  /// After backward(): the gradient of a leaf or of any value, zeros where nothing reached it.
+  /// After backward(): the gradient of a leaf, or of a value whose gradient is retained; zeros where nothing reached
+  /// it.
   Tensor gradient_of(Var v);
   bool has_gradient(Var v) const { return node(v).gradient_written; }
 
@@ -162,12 +190,18 @@ class Tape {
   Var add_node(const char* op, Tensor value, std::initializer_list<Var> inputs);
   Var add_leaf(Tensor value, bool needs_gradient);
   void* open_gradient(Var v, bool zero, bool& accumulate);
+  void* own_gradient(Var v);
+  void* gradient_memory(std::size_t bytes);
+  /// Whether the gradient of an op's result may go elsewhere once its backward has run.
+  bool passes_on(const Workspace::Node& entry) const { return !retain_all_ && !entry.retain_gradient; }
 
   Workspace& workspace_;
   Mode mode_;
   const ParameterSet* parameters_;
   GradientBuffer* gradients_;
   const char* module_ = "";
+  bool retain_all_ = false;
+  OpClock* clock_ = nullptr;
   Arena::Mark mark_;
   std::size_t first_node_;
   std::size_t first_step_;

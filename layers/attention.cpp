@@ -56,7 +56,7 @@ MultiHeadAttention MultiHeadAttention::declare(const Declarations& declarations,
   return out;
 }
 
-Var MultiHeadAttention::forward(ForwardPass& pass, int64_t block, const PositionScheme& scheme, Var x) const {
+Branch MultiHeadAttention::forward(ForwardPass& pass, int64_t block, const PositionScheme& scheme, Var x) const {
   Tape& tape = pass.tape;
   const int64_t rows = (n_heads_ + 2 * n_kv_heads_) * d_head_;
   const Var weight = tape.parameter(weights_, {rows, d_model_});
@@ -72,7 +72,7 @@ Var MultiHeadAttention::forward(ForwardPass& pass, int64_t block, const Position
     statistics = {pass.trace.entropy + block * n_heads_, pass.trace.max_logit + block * n_heads_};
     options.statistics = &statistics;
   }
-  return output_.forward(attention_packed(qkv, n_heads_, n_kv_heads_, options));
+  return {output_, attention_packed(qkv, n_heads_, n_kv_heads_, options)};
 }
 
 }  // namespace ropewalk

@@ -18,8 +18,9 @@ class MultiHeadAttention {
   static MultiHeadAttention declare(const Declarations& declarations, const std::string& prefix,
                                     const ArchitectureConfig& config, PositionScheme& scheme);
 
-  /// x [B, T, d_model] -> [B, T, d_model]. `block` is the index of the layer.
-  Var forward(ForwardPass& pass, int64_t block, const PositionScheme& scheme, Var x) const;
+  /// x [B, T, d_model] -> [B, T, d_model], with the output projection still to be done. `block` is the index of the
+  /// layer.
+  Branch forward(ForwardPass& pass, int64_t block, const PositionScheme& scheme, Var x) const;
 
  private:
   int64_t n_heads_ = 0;

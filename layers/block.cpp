@@ -29,20 +29,25 @@ Block Block::declare(const Declarations& declarations, int64_t index, const Arch
 }
 
 Var Block::forward(ForwardPass& pass, const PositionScheme& scheme, Var x) const {
+  // a y + dropout(branch), in one op where nothing is dropped.
+  const auto residual = [&](Var y, const Branch& branch, double a = 1.0) {
+    if (pass.dropout.rate == 0.0) return branch.projection.add_to(y, a, branch.x);
+    return scale_add(y, a, pass.drop(branch.value()));
+  };
   const auto sublayer = [&](Var y, const NormLayer& norm, const NormLayer& post_norm, const auto& f) {
     switch (placement) {
       case NormPlacement::pre:
-        return add(y, pass.drop(f(norm.forward(y))));
+        return residual(y, f(norm.forward(y)));
       case NormPlacement::post:
-        return norm.forward(add(y, pass.drop(f(y))));
+        return norm.forward(residual(y, f(y)));
       case NormPlacement::sandwich:
-        return add(y, pass.drop(post_norm.forward(f(norm.forward(y)))));
+        return add(y, pass.drop(post_norm.forward(f(norm.forward(y)).value())));
       case NormPlacement::deepnorm:
-        return norm.forward(scale_add(y, deepnorm_alpha, pass.drop(f(y))));
+        return norm.forward(residual(y, f(y), deepnorm_alpha));
       case NormPlacement::none:
         break;
     }
-    return add(y, pass.drop(f(y)));
+    return residual(y, f(y));
   };
   pass.tape.enter_module(attention_name.c_str());
   x = sublayer(x, attention_norm, attention_post_norm,

@@ -1,7 +1,7 @@
 #include "layers/feed_forward.h"
 
 #include "framework/error.h"
-#include "framework/ops/activation.h"
+#include "framework/ops/linear_activation.h"
 
 namespace ropewalk {
 namespace {
@@ -40,10 +40,10 @@ FeedForward FeedForward::declare(const Declarations& declarations, const std::st
   return layer;
 }
 
-Var FeedForward::forward(Var x) const {
-  const Var hidden = up.forward(x);
-  if (is_gated(kind)) return down.forward(gated_activation(gate.forward(x), hidden, function_of(kind)));
-  return down.forward(activation(hidden, function_of(kind)));
+Branch FeedForward::forward(Var x) const {
+  const ActivationFunction f = function_of(kind);
+  if (!is_gated(kind)) return {down, up.forward(x, f)};
+  return {down, gated_linear(x, gate.weight_of(x), gate.bias_of(x), up.weight_of(x), up.bias_of(x), f)};
 }
 
 }  // namespace ropewalk

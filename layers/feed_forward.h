@@ -16,8 +16,8 @@ struct FeedForward {
 
   static FeedForward declare(const Declarations& declarations, const std::string& prefix, const ModelConfig& model);
 
-  /// x [B, T, d_model] -> [B, T, d_model]
-  Var forward(Var x) const;
+  /// x [B, T, d_model] -> [B, T, d_model], with `down` still to be done.
+  Branch forward(Var x) const;
 };
 
 }  // namespace ropewalk

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "framework/ops/linear.h"
+#include "framework/ops/linear_activation.h"
 #include "layers/declare.h"
 
 namespace ropewalk {
@@ -23,10 +24,25 @@ struct Linear {
     return out;
   }
 
-  Var forward(Var x) const {
-    Tape& tape = *x.tape;
-    return linear(x, tape.parameter(weight), bias >= 0 ? tape.parameter(bias) : Var{});
+  Var forward(Var x) const { return linear(x, weight_of(x), bias_of(x)); }
+  /// f(x W^T + b)
+  Var forward(Var x, ActivationFunction f) const { return linear_activation(x, weight_of(x), bias_of(x), f); }
+  /// scale residual + x W^T + b
+  Var add_to(Var residual, double scale, Var x) const {
+    return linear_add(x, weight_of(x), bias_of(x), residual, scale);
   }
+
+  Var weight_of(Var x) const { return x.tape->parameter(weight); }
+  Var bias_of(Var x) const { return bias >= 0 ? x.tape->parameter(bias) : Var{}; }
+};
+
+/// What a sublayer gives: a projection that is still to be done, so that it can be added to the residual stream in the
+/// same op.
+struct Branch {
+  const Linear& projection;
+  Var x;
+
+  Var value() const { return projection.forward(x); }
 };
 
 }  // namespace ropewalk

@@ -4,6 +4,7 @@
 
 #include "framework/error.h"
 #include "framework/ops/embedding.h"
+#include "framework/ops/linear_cross_entropy.h"
 #include "layers/initialize.h"
 
 namespace ropewalk {
@@ -63,7 +64,9 @@ Var Transformer::embed(ForwardPass& pass, const int32_t* tokens) const {
 Var Transformer::blocks(ForwardPass& pass, Var x) const {
   const bool inference = pass.tape.mode() == Mode::inference;
   const auto keep = [&] {
-    if (pass.trace.residuals != nullptr) pass.trace.residuals->push_back(x);
+    if (pass.trace.residuals == nullptr) return;
+    pass.tape.retain_gradient(x);
+    pass.trace.residuals->push_back(x);
   };
   const Arena::Mark mark = pass.tape.arena().mark();
   for (const Block& block : blocks_) {
@@ -78,10 +81,18 @@ Var Transformer::blocks(ForwardPass& pass, Var x) const {
   return has_final_norm_ ? final_norm_.forward(x) : x;
 }
 
-Var Transformer::head(Var hidden) const {
-  Tape& tape = *hidden.tape;
+Var Transformer::head_weight(Tape& tape) const {
   tape.enter_module("lm_head");
-  return linear(hidden, tape.parameter(lm_head_ >= 0 ? lm_head_ : token_embedding_));
+  return tape.parameter(lm_head_ >= 0 ? lm_head_ : token_embedding_);
+}
+
+Var Transformer::head(Var hidden) const {
+  return linear(hidden, head_weight(*hidden.tape));
+}
+
+Var Transformer::loss(ForwardPass& pass, const int32_t* tokens, const int32_t* targets, double normalizer) const {
+  const Var hidden = blocks(pass, embed(pass, tokens));
+  return linear_cross_entropy(hidden, head_weight(pass.tape), targets, normalizer);
 }
 
 }  // namespace ropewalk

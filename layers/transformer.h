@@ -44,10 +44,14 @@ class Transformer {
   Var embed(ForwardPass& pass, const int32_t* tokens) const;
   /// The residual stream x [B, T, d_model] through all blocks and the final norm.
   Var blocks(ForwardPass& pass, Var x) const;
+  /// Weight of the output layer [vocab_size, d_model]: the token embedding where the two are tied.
+  Var head_weight(Tape& tape) const;
   /// Hidden states [.., d_model] -> logits [.., vocab_size].
   Var head(Var hidden) const;
   /// All of the above.
   Var logits(ForwardPass& pass, const int32_t* tokens) const { return head(blocks(pass, embed(pass, tokens))); }
+  /// The cross-entropy of all positions, a scalar; the logits are never stored whole. See linear_cross_entropy().
+  Var loss(ForwardPass& pass, const int32_t* tokens, const int32_t* targets, double normalizer) const;
 
  private:
   ArchitectureConfig config_;

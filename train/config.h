@@ -30,7 +30,8 @@ struct TrainConfig {
   int64_t steps = 1000;
   int64_t batch_size = 32;  ///< sequences a micro-batch of the accumulation
   int64_t context_length = 128;
-  int64_t accumulate = 1;  ///< batches a step
+  int64_t accumulate = 1;   ///< batches a step
+  int64_t micro_batch = 0;  ///< sequences a tape; 0: chosen by the program
   int64_t seed = 1;
   int64_t threads = 1;
   std::string device = "cpu";  ///< cpu | cuda

@@ -32,6 +32,10 @@ std::vector<int64_t> position_buckets(int64_t longest) {
   return first;
 }
 
+int64_t evaluated_at_once(int64_t length) {
+  return std::max<int64_t>(1, kRowsAtOnce / length);
+}
+
 struct Evaluator::Worker {
   Workspace workspace;
   Batch batch;
@@ -116,7 +120,7 @@ void Evaluator::text_jobs(std::size_t length_index, std::vector<Job>& jobs) cons
       windows = sliding_windows(request, length, eval.stride);
       break;
   }
-  const int64_t at_once = std::max<int64_t>(1, kRowsAtOnce / length);
+  const int64_t at_once = evaluated_at_once(length);
   for (const Window& window : windows) {
     const bool fits = !jobs.empty() && jobs.back().length_index == length_index &&
                       jobs.back().first_scored == window.first_scored &&
@@ -129,7 +133,7 @@ void Evaluator::text_jobs(std::size_t length_index, std::vector<Job>& jobs) cons
 void Evaluator::task_jobs(std::size_t length_index, std::vector<Job>& jobs) const {
   const int64_t length = sequence_length(length_index);
   const int64_t problems = problems_of(length_index);
-  const int64_t at_once = std::max<int64_t>(1, kRowsAtOnce / length);
+  const int64_t at_once = evaluated_at_once(length);
   for (int64_t first = 0; first < problems; first += at_once) {
     jobs.push_back({.length_index = length_index,
                     .length = length,

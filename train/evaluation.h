@@ -29,6 +29,9 @@ struct LengthScores {
 /// First positions of the buckets of loss_by_position, for windows up to `longest`.
 std::vector<int64_t> position_buckets(int64_t longest);
 
+/// Sequences of `length` > 0 tokens that go through the model together.
+int64_t evaluated_at_once(int64_t length);
+
 /// Measures a model on a dataset; keeps its memory from one evaluation to the next.
 class Evaluator {
  public:

@@ -71,8 +71,7 @@ MemoryEstimate estimate_memory(const Config& config, double parameters, int64_t 
   const auto workers = static_cast<double>(config.train.threads);
   const double sequences = static_cast<double>(config.train.batch_size) * static_cast<double>(config.train.accumulate);
   const auto context = static_cast<double>(config.train.context_length);
-  const auto lane = static_cast<int64_t>(std::min(sequences / Trainer::kLanes + 1, 1e9));
-  const double rows = static_cast<double>(micro_batch_of(lane, config.train.context_length)) * context;
+  const double rows = static_cast<double>(plan_batch(config.train).micro_batch) * context;
   const double logits = 2 * static_cast<double>(vocab_size);
   MemoryEstimate out;
   out.parameters = parameters * size * (4 + workers);

@@ -228,6 +228,9 @@ void add_train(std::vector<Option>& t) {
   t.push_back(field("train.context_length", s, &T::context_length, "tokens a sequence", between(1, kLongestContext)));
   t.push_back(
       field("train.accumulate", s, &T::accumulate, "batches whose gradients make one step", between(1, 1 << 20)));
+  t.push_back(field("train.micro_batch", s, &T::micro_batch,
+                    "sequences that one pass carries; 0: as many as suit the cache. It changes how sums are rounded",
+                    between(0, 1 << 24)));
   t.push_back(field("train.seed", s, &T::seed, "of parameters, batches and dropout", between(0, kMostSeeds)));
   t.push_back(field("train.threads", s, &T::threads, "CPU threads; the results do not depend on it", between(1, 1024)));
   t.push_back(choice("train.device", s, &T::device, {"cpu", "cuda"}, "where tensors live"));

@@ -17,15 +17,30 @@ namespace {
 
 constexpr double kLowest = -std::numeric_limits<double>::infinity();
 
+void lap(const StepRequest& request, const char* what) {
+  if (request.clock != nullptr) request.clock->lap(what, OpClock::Pass::step);
+}
+
 void add_to(std::span<double> total, std::span<const double> part) {
   for (std::size_t i = 0; i < total.size(); ++i) total[i] += part[i];
 }
 
 }  // namespace
 
-int64_t micro_batch_of(int64_t lane_sequences, int64_t length) {
-  constexpr int64_t kRows = 512;
-  return std::clamp<int64_t>(kRows / std::max<int64_t>(length, 1), 1, std::max<int64_t>(lane_sequences, 1));
+BatchPlan plan_batch(const TrainConfig& config) {
+  constexpr int64_t kMostLanes = 8;
+  constexpr int64_t kLeastPositions = 128;
+  constexpr int64_t kPositions = 512;
+  const int64_t sequences = config.batch_size * config.accumulate;
+  const int64_t length = config.context_length;
+  BatchPlan plan;
+  // Without the product of the two, which may be beyond what an int64 holds.
+  const int64_t sequences_of_a_lane = (kLeastPositions + length - 1) / length;
+  plan.lanes = std::clamp<int64_t>(sequences / sequences_of_a_lane, 1, kMostLanes);
+  const int64_t most = (sequences + plan.lanes - 1) / plan.lanes;
+  const int64_t wanted = config.micro_batch > 0 ? config.micro_batch : kPositions / length;
+  plan.micro_batch = std::clamp<int64_t>(wanted, 1, most);
+  return plan;
 }
 
 /// Sums that a lane leaves for the step; combined in the order of the lanes.
@@ -49,9 +64,9 @@ Trainer::Trainer(const Config& config, Transformer& model, const Dataset& datase
       workers_(workers),
       optimizer_(model.parameters(), config.optim),
       sequences_(config.train.batch_size * config.train.accumulate),
-      micro_batch_(micro_batch_of((sequences_ + kLanes - 1) / kLanes, config.train.context_length)),
+      micro_batch_(plan_batch(config.train).micro_batch),
       total_(model.parameters()),
-      lanes_(kLanes),
+      lanes_(static_cast<std::size_t>(plan_batch(config.train).lanes)),
       squared_gradients_(model.parameters().size()),
       update_norms_(model.parameters().size()) {
   const auto depths = static_cast<std::size_t>(config.model.n_layers + 1);
@@ -60,16 +75,16 @@ Trainer::Trainer(const Config& config, Transformer& model, const Dataset& datase
   residual_squares_.resize(depths);
   entropy_.resize(heads);
   max_logit_.resize(heads);
-  for (int64_t i = 0; i < kLanes; ++i) {
+  const auto lanes = static_cast<int64_t>(lanes_.size());
+  for (int64_t i = 0; i < lanes; ++i) {
     Lane& lane = lanes_[static_cast<std::size_t>(i)];
-    lane.first = sequences_ * i / kLanes;
-    lane.count = sequences_ * (i + 1) / kLanes - lane.first;
+    lane.first = sequences_ * i / lanes;
+    lane.count = sequences_ * (i + 1) / lanes - lane.first;
     lane.residual_gradients.resize(depths);
     lane.residual_squares.resize(depths);
     lane.entropy.resize(heads);
     lane.max_logit.resize(heads);
   }
-  std::erase_if(lanes_, [](const Lane& lane) { return lane.count == 0; });
   for (int64_t i = 0; i < workers.count(); ++i) {
     worker_state_.push_back(std::make_unique<Worker>());
     worker_state_.back()->gradients = GradientBuffer(model.parameters());
@@ -118,6 +133,8 @@ void Trainer::run_lane(Worker& worker, int64_t index, GradientBuffer& gradients,
     const int64_t first = lane.first + done;
     const int64_t count = std::min(micro_batch_, lane.count - done);
     Tape tape(worker.workspace, Mode::train, &model_.parameters(), &gradients);
+    lap(request, "lanes");
+    tape.time_ops(request.clock);
     ForwardPass pass = make_pass(tape, first, count, step);
     worker.residuals.clear();
     if (request.residuals) pass.trace.residuals = &worker.residuals;
@@ -125,8 +142,8 @@ void Trainer::run_lane(Worker& worker, int64_t index, GradientBuffer& gradients,
       pass.trace.entropy = lane.entropy.data();
       pass.trace.max_logit = lane.max_logit.data();
     }
-    const Var logits = model_.logits(pass, batch_.row_tokens(first).data());
-    const Var loss = cross_entropy(logits, batch_.row_targets(first).data(), static_cast<double>(targets_));
+    const Var loss = model_.loss(pass, batch_.row_tokens(first).data(), batch_.row_targets(first).data(),
+                                 static_cast<double>(targets_));
     lane.loss += loss.value().at(0);
     tape.backward(loss);
     for (std::size_t depth = 0; depth < worker.residuals.size(); ++depth) {
@@ -138,8 +155,13 @@ void Trainer::run_lane(Worker& worker, int64_t index, GradientBuffer& gradients,
 }
 
 StepResult Trainer::step(int64_t step, const StepRequest& request) {
+  if (request.clock != nullptr) {
+    require(workers_.count() == 1, "a step whose ops are timed runs on one thread, not on {}", workers_.count());
+    request.clock->start();
+  }
   fill_batch(step);
   model_.prepare(config_.train.context_length);
+  lap(request, "data");
   const auto n_lanes = static_cast<int64_t>(lanes_.size());
 
   // Lanes run at once but are added one after the other; the first lane writes straight into the total.
@@ -165,6 +187,7 @@ StepResult Trainer::step(int64_t step, const StepRequest& request) {
       ++added;
     }
     turn.notify_all();
+    lap(request, "lanes");
     if (failure) std::rethrow_exception(failure);
   };
   workers_.run(n_lanes, carry_lane);
@@ -202,6 +225,7 @@ StepResult Trainer::step(int64_t step, const StepRequest& request) {
   }
   optimizer_.step(total_.flat(), clip_factor(result.grad_norm, config_.optim.grad_clip), result.lr, step,
                   request.norms ? &update_norms_ : nullptr);
+  lap(request, "optimizer");
   if (request.norms) {
     result.squared_values = update_norms_.values;
     result.squared_updates = update_norms_.updates;
@@ -222,6 +246,7 @@ Divergence Trainer::find_divergence(int64_t step) {
       const Var logits = model_.logits(pass, batch_.row_tokens(i).data());
       tape.enter_module("loss");
       const Var loss = cross_entropy(logits, batch_.row_targets(i).data(), static_cast<double>(targets_));
+      tape.retain_gradients();
       if (want_gradient) tape.backward(loss);
       bool in_gradient = false;
       const char* module = tape.first_nonfinite(in_gradient);

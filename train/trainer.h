@@ -9,6 +9,7 @@
 
 #include "data/batch.h"
 #include "data/dataset.h"
+#include "framework/op_clock.h"
 #include "framework/parameter.h"
 #include "framework/tape.h"
 #include "framework/threads.h"
@@ -20,9 +21,10 @@ namespace ropewalk {
 
 /// Which measurements of a step are wanted.
 struct StepRequest {
-  bool norms = false;      ///< norms of parameters and updates
-  bool residuals = false;  ///< gradient norm and rms of the residual stream
-  bool attention = false;  ///< entropy and greatest logit of every head
+  bool norms = false;        ///< norms of parameters and updates
+  bool residuals = false;    ///< gradient norm and rms of the residual stream
+  bool attention = false;    ///< entropy and greatest logit of every head
+  OpClock* clock = nullptr;  ///< laps after every op, "data", "lanes" (sums of gradients) and "optimizer"; one thread
 };
 
 /// Where a NaN or an infinity first appeared.
@@ -51,13 +53,11 @@ struct StepResult {
 
 /// One optimizer step after the other.
 ///
-/// The sequences of a step are split into a fixed number of lanes. A worker carries a lane's sequences through forward
-/// and backward, some at a time, on a tape of its own; the lanes' gradients are added in their order. So results are
-/// bit-identical for any number of threads.
+/// The sequences of a step are split into a number of lanes that does not depend on the threads. A worker carries a
+/// lane's sequences through forward and backward, some at a time, on a tape of its own; the lanes' gradients are added
+/// in their order. So results are bit-identical for any number of threads.
 class Trainer {
  public:
-  static constexpr int64_t kLanes = 8;
-
   Trainer(const Config& config, Transformer& model, const Dataset& dataset, Workers& workers);
   ~Trainer();
 
@@ -93,7 +93,15 @@ class Trainer {
   std::vector<double> residual_gradients_, residual_squares_, entropy_, max_logit_;
 };
 
-/// Sequences that go through a tape together: few enough for the cache, enough for the matrix products.
-int64_t micro_batch_of(int64_t lane_sequences, int64_t length);
+/// How the sequences of a step are divided. It depends on the configuration alone, never on the threads, because the
+/// order of summation follows from it.
+struct BatchPlan {
+  /// 8, or fewer where each would have fewer than 128 positions: the products would be too small.
+  int64_t lanes = 1;
+  /// Sequences that go through a tape together: about 512 positions, enough for the products and few enough for the
+  /// cache, or what train.micro_batch says. At most those of a lane.
+  int64_t micro_batch = 1;
+};
+BatchPlan plan_batch(const TrainConfig& config);
 
 }  // namespace ropewalk

@@ -9,6 +9,7 @@
 
 #include "framework/ops/checks.h"
 #include "framework/ops/cross_entropy.h"
+#include "framework/ops/cross_entropy_rows.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ropewalk::HWY_NAMESPACE {
@@ -27,13 +28,14 @@ void softmax_minus_onehot(const T* x, int64_t n, double log_sum, int32_t target,
   const T high = static_cast<T>(log_sum);
   const T low = static_cast<T>(log_sum - static_cast<double>(high));
   const T before = accumulate ? row[target] : T(0);
+  const T at_target = x[target];
   vectorise<T>(n, [&](auto d, int64_t i) HWY_ATTR {
     const auto shifted = hn::Sub(hn::Sub(hn::LoadU(d, x + i), hn::Set(d, high)), hn::Set(d, low));
     // Rounding may leave the only likely token above 0.
     const auto p = exp_keeping_nan(d, hn::IfThenElse(hn::Gt(shifted, hn::Zero(d)), hn::Zero(d), shifted));
     store_or_add(d, accumulate, hn::Mul(p, hn::Set(d, scale)), row + i);
   });
-  const T p = std::exp(std::min(static_cast<T>(static_cast<double>(x[target]) - log_sum), T(0)));
+  const T p = std::exp(std::min(static_cast<T>(static_cast<double>(at_target) - log_sum), T(0)));
   row[target] = before + scale * (p - T(1));
 }
 
@@ -73,17 +75,19 @@ HWY_EXPORT(MaxF64);
 HWY_EXPORT(SoftmaxMinusOnehotF32);
 HWY_EXPORT(SoftmaxMinusOnehotF64);
 
-double log_sum_exp(const float* x, int64_t n) {
-  return HWY_DYNAMIC_DISPATCH(LogSumExpF32)(x, n);
-}
-double log_sum_exp(const double* x, int64_t n) {
-  return HWY_DYNAMIC_DISPATCH(LogSumExpF64)(x, n);
-}
 float max_of(const float* x, int64_t n) {
   return HWY_DYNAMIC_DISPATCH(MaxF32)(x, n);
 }
 double max_of(const double* x, int64_t n) {
   return HWY_DYNAMIC_DISPATCH(MaxF64)(x, n);
+}
+}  // namespace
+
+double log_sum_exp(const float* x, int64_t n) {
+  return HWY_DYNAMIC_DISPATCH(LogSumExpF32)(x, n);
+}
+double log_sum_exp(const double* x, int64_t n) {
+  return HWY_DYNAMIC_DISPATCH(LogSumExpF64)(x, n);
 }
 void softmax_minus_onehot(const float* x, int64_t n, double log_sum, int32_t target, double scale, bool accumulate,
                           float* row) {
@@ -94,15 +98,18 @@ void softmax_minus_onehot(const double* x, int64_t n, double log_sum, int32_t ta
   HWY_DYNAMIC_DISPATCH(SoftmaxMinusOnehotF64)(x, n, log_sum, target, scale, accumulate, row);
 }
 
-void check_targets(const Shape& logits, const int32_t* targets) {
-  require(logits.rank() >= 1 && logits[-1] >= 1, "cross_entropy: logits of shape {} leave no token to choose from",
-          logits.to_string());
-  for (int64_t r = 0; r < logits.rows(); ++r) {
-    require(targets[r] == kIgnoredTarget || (targets[r] >= 0 && targets[r] < logits[-1]),
-            "cross_entropy: the target at position {} is {}; it must lie in [0, {}), or be -1 to be left out", r,
-            targets[r], logits[-1]);
+void check_cross_entropy(std::string_view op, int64_t rows, int64_t vocab, const int32_t* targets, double normalizer) {
+  require(vocab >= 1, "{}: logits without columns leave no token to choose from", op);
+  require(normalizer > 0, "{}: the normalizer is {}; it counts the targets of a step and must be positive", op,
+          normalizer);
+  for (int64_t r = 0; r < rows; ++r) {
+    require(targets[r] == kIgnoredTarget || (targets[r] >= 0 && targets[r] < vocab),
+            "{}: the target at position {} is {}; it must lie in [0, {}), or be -1 to be left out", op, r, targets[r],
+            vocab);
   }
 }
+
+namespace {
 
 template <class T>
 void backward(double dloss, const T* logits, const int32_t* targets, const double* log_sums, int64_t rows, int64_t n,
@@ -120,9 +127,8 @@ void backward(double dloss, const T* logits, const int32_t* targets, const doubl
 }  // namespace
 
 Var cross_entropy(Var logits, const int32_t* targets, double normalizer) {
-  check_targets(logits.shape(), targets);
-  require(normalizer > 0, "cross_entropy: the normalizer is {}; it counts the targets of a step and must be positive",
-          normalizer);
+  require(logits.shape().rank() >= 1, "cross_entropy: logits of shape {} have no columns", logits.shape().to_string());
+  check_cross_entropy("cross_entropy", logits.shape().rows(), logits.shape()[-1], targets, normalizer);
   Tape& tape = *logits.tape;
   const int64_t n = logits.shape()[-1];
   const int64_t rows = logits.shape().rows();
@@ -148,7 +154,8 @@ Var cross_entropy(Var logits, const int32_t* targets, double normalizer) {
 }
 
 void token_losses(const Tensor& logits, const int32_t* targets, float* losses) {
-  check_targets(logits.shape, targets);
+  require(logits.shape.rank() >= 1, "token_losses: logits of shape {} have no columns", logits.shape.to_string());
+  check_cross_entropy("token_losses", logits.shape.rows(), logits.shape[-1], targets, 1.0);
   const int64_t n = logits.shape[-1];
   dispatch(logits.dtype, [&]<class T>() {
     for (int64_t r = 0; r < logits.shape.rows(); ++r) {

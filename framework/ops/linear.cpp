@@ -2,19 +2,29 @@
 #define HWY_TARGET_INCLUDE "framework/ops/linear.cpp"
 #include <hwy/foreach_target.h>
 
-#include "framework/simd-inl.h"
+#include "framework/gemm-inl.h"
 
-#include "framework/gemm.h"
+#include "framework/ops/checks.h"
 #include "framework/ops/linear.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ropewalk::HWY_NAMESPACE {
 namespace {
 
+/// y = residual_scale residual + x W^T + bias; bias and residual may be absent.
 template <class T>
-void broadcast_rows(const T* bias, int64_t rows, int64_t n, T* y) {
-  for (int64_t r = 0; r < rows; ++r) {
-    vectorise<T>(n, [&](auto d, int64_t i) HWY_ATTR { hn::StoreU(hn::LoadU(d, bias + i), d, y + r * n + i); });
+void forward(const T* x, const T* weight, const T* bias, const T* residual, T residual_scale, int64_t rows, int64_t in,
+             int64_t out, T* y) {
+  const auto run = [&](auto finish) HWY_ATTR { linear_product(rows, in, out, x, weight, y, finish, kNothing); };
+  const auto with_bias = [=](auto d, int64_t j, auto v)
+                             HWY_ATTR { return bias != nullptr ? hn::Add(v, hn::LoadU(d, bias + j)) : v; };
+  if (residual == nullptr) {
+    run([=](auto d, int64_t i, int64_t j, auto v) HWY_ATTR { hn::StoreU(with_bias(d, j, v), d, y + i * out + j); });
+  } else {
+    run([=](auto d, int64_t i, int64_t j, auto v) HWY_ATTR {
+      const auto r = hn::LoadU(d, residual + i * out + j);
+      hn::StoreU(hn::MulAdd(hn::Set(d, residual_scale), r, with_bias(d, j, v)), d, y + i * out + j);
+    });
   }
 }
 
@@ -38,17 +48,32 @@ void add_column_sums(const T* dy, int64_t rows, int64_t n, bool accumulate, T* s
   }
 }
 
-void BroadcastRowsF32(const float* bias, int64_t rows, int64_t n, float* y) {
-  broadcast_rows(bias, rows, n, y);
+template <class T>
+void add_scaled(const T* dy, int64_t n, T scale, GradientSink<T> dr) {
+  vectorise<T>(n, [&](auto d, int64_t i) HWY_ATTR {
+    store_or_add(d, dr.accumulate, hn::Mul(hn::Set(d, scale), hn::LoadU(d, dy + i)), dr.data + i);
+  });
 }
-void BroadcastRowsF64(const double* bias, int64_t rows, int64_t n, double* y) {
-  broadcast_rows(bias, rows, n, y);
+
+void ForwardF32(const float* x, const float* weight, const float* bias, const float* residual, float residual_scale,
+                int64_t rows, int64_t in, int64_t out, float* y) {
+  forward(x, weight, bias, residual, residual_scale, rows, in, out, y);
+}
+void ForwardF64(const double* x, const double* weight, const double* bias, const double* residual,
+                double residual_scale, int64_t rows, int64_t in, int64_t out, double* y) {
+  forward(x, weight, bias, residual, residual_scale, rows, in, out, y);
 }
 void AddColumnSumsF32(const float* dy, int64_t rows, int64_t n, bool accumulate, float* sums) {
   add_column_sums(dy, rows, n, accumulate, sums);
 }
 void AddColumnSumsF64(const double* dy, int64_t rows, int64_t n, bool accumulate, double* sums) {
   add_column_sums(dy, rows, n, accumulate, sums);
+}
+void AddScaledF32(const float* dy, int64_t n, float scale, GradientSink<float> dr) {
+  add_scaled(dy, n, scale, dr);
+}
+void AddScaledF64(const double* dy, int64_t n, double scale, GradientSink<double> dr) {
+  add_scaled(dy, n, scale, dr);
 }
 
 }  // namespace
@@ -59,16 +84,21 @@ HWY_AFTER_NAMESPACE();
 namespace ropewalk {
 namespace {
 
-HWY_EXPORT(BroadcastRowsF32);
-HWY_EXPORT(BroadcastRowsF64);
+HWY_EXPORT(ForwardF32);
+HWY_EXPORT(ForwardF64);
 HWY_EXPORT(AddColumnSumsF32);
 HWY_EXPORT(AddColumnSumsF64);
+HWY_EXPORT(AddScaledF32);
+HWY_EXPORT(AddScaledF64);
 
-void broadcast_rows(const float* bias, int64_t rows, int64_t n, float* y) {
-  HWY_DYNAMIC_DISPATCH(BroadcastRowsF32)(bias, rows, n, y);
+void forward(const float* x, const float* weight, const float* bias, const float* residual, double residual_scale,
+             int64_t rows, int64_t in, int64_t out, float* y) {
+  HWY_DYNAMIC_DISPATCH(ForwardF32)
+  (x, weight, bias, residual, static_cast<float>(residual_scale), rows, in, out, y);
 }
-void broadcast_rows(const double* bias, int64_t rows, int64_t n, double* y) {
-  HWY_DYNAMIC_DISPATCH(BroadcastRowsF64)(bias, rows, n, y);
+void forward(const double* x, const double* weight, const double* bias, const double* residual, double residual_scale,
+             int64_t rows, int64_t in, int64_t out, double* y) {
+  HWY_DYNAMIC_DISPATCH(ForwardF64)(x, weight, bias, residual, residual_scale, rows, in, out, y);
 }
 void add_column_sums(const float* dy, int64_t rows, int64_t n, bool accumulate, float* sums) {
   HWY_DYNAMIC_DISPATCH(AddColumnSumsF32)(dy, rows, n, accumulate, sums);
@@ -76,44 +106,76 @@ void add_column_sums(const float* dy, int64_t rows, int64_t n, bool accumulate, 
 void add_column_sums(const double* dy, int64_t rows, int64_t n, bool accumulate, double* sums) {
   HWY_DYNAMIC_DISPATCH(AddColumnSumsF64)(dy, rows, n, accumulate, sums);
 }
-
-template <class T>
-void forward(const T* x, const T* weight, const T* bias, int64_t rows, int64_t in, int64_t out, T* y) {
-  if (bias != nullptr) broadcast_rows(bias, rows, out, y);
-  gemm(Transpose::no, Transpose::yes, rows, out, in, T(1), x, in, weight, in, T(bias != nullptr ? 1 : 0), y, out);
+void add_scaled(const float* dy, int64_t n, double scale, GradientSink<float> dr) {
+  HWY_DYNAMIC_DISPATCH(AddScaledF32)(dy, n, static_cast<float>(scale), dr);
+}
+void add_scaled(const double* dy, int64_t n, double scale, GradientSink<double> dr) {
+  HWY_DYNAMIC_DISPATCH(AddScaledF64)(dy, n, scale, dr);
 }
 
-template <class T>
-void backward(const T* dy, const T* x, const T* weight, int64_t rows, int64_t in, int64_t out, GradientSink<T> dx,
-              GradientSink<T> dweight, GradientSink<T> dbias) {
-  if (dx) {
-    gemm(Transpose::no, Transpose::no, rows, in, out, T(1), dy, out, weight, in, T(dx.accumulate ? 1 : 0), dx.data, in);
-  }
-  if (dweight) {
-    gemm(Transpose::yes, Transpose::no, out, in, rows, T(1), dy, out, x, in, T(dweight.accumulate ? 1 : 0),
-         dweight.data, in);
-  }
-  if (dbias) add_column_sums(dy, rows, out, dbias.accumulate, dbias.data);
+Var linear_or_add(const char* op, Var x, Var weight, Var bias, Var residual, double residual_scale) {
+  Tape& tape = *x.tape;
+  check_linear(op, x, weight, bias);
+  const int64_t in = x.shape()[-1];
+  const int64_t out = weight.shape()[0];
+  const int64_t rows = x.shape().rows();
+  const Tensor y = tape.allocate(x.shape().with_last(out), x.dtype());
+  return dispatch(x.dtype(), [&]<class T>() {
+    forward(x.value().data<T>(), weight.value().data<T>(), bias ? bias.value().data<T>() : nullptr,
+            residual ? residual.value().data<T>() : nullptr, residual_scale, rows, in, out, y.data<T>());
+    return tape.record(op, y, {x, weight, bias, residual}, [=](Tape& t, Var result) {
+      const T* dy = t.gradient<T>(result);
+      linear_backward(t, dy, x, weight, bias);
+      if (!residual || (residual_scale == 1.0 && t.hand_over_gradient(result, residual))) return;
+      const GradientSink<T> dr = t.gradient_sink<T>(residual);
+      if (dr) add_scaled(dy, rows * out, residual_scale, dr);
+    });
+  });
 }
 
 }  // namespace
 
-Var linear(Var x, Var weight, Var bias) {
-  Tape& tape = *x.tape;
-  const int64_t in = x.shape()[-1];
-  check_shape("linear: weight", weight.shape(), {-1, in});
+void check_linear(std::string_view op, Var x, Var weight, Var bias) {
+  // The names are put together where they are needed: a steady step allocates nothing.
+  const Shape& w = weight.shape();
+  if (w.rank() != 2 || w[1] != x.shape()[-1]) check_shape(fmt::format("{}: weight", op), w, {-1, x.shape()[-1]});
+  if (bias && !(bias.shape() == Shape{w[0]})) check_shape(fmt::format("{}: bias", op), bias.shape(), {w[0]});
+  check_same_dtype(op, x, weight);
+  check_same_dtype(op, x, bias);
+}
+
+template <class T>
+void linear_backward(Tape& tape, const T* dy, Var x, Var weight, Var bias) {
   const int64_t out = weight.shape()[0];
-  if (bias) check_shape("linear: bias", bias.shape(), {out});
+  const int64_t in = weight.shape()[1];
   const int64_t rows = x.shape().rows();
-  Tensor y = tape.allocate(x.shape().with_last(out), x.dtype());
-  return dispatch(x.dtype(), [&]<class T>() {
-    forward(x.value().data<T>(), weight.value().data<T>(), bias ? bias.value().data<T>() : nullptr, rows, in, out,
-            y.data<T>());
-    return tape.record("linear", y, {x, weight, bias}, [=](Tape& t, Var result) {
-      backward(t.gradient<T>(result), x.value().data<T>(), weight.value().data<T>(), rows, in, out,
-               t.gradient_sink<T>(x), t.gradient_sink<T>(weight), t.gradient_sink<T>(bias));
-    });
-  });
+  if (const GradientSink<T> dx = tape.gradient_sink<T>(x)) {
+    gemm(Transpose::no, Transpose::no, rows, in, out, dy, out, weight.value().data<T>(), in, dx.accumulate, dx.data,
+         in);
+  }
+  if (const GradientSink<T> dweight = tape.gradient_sink<T>(weight)) {
+    gemm(Transpose::yes, Transpose::no, out, in, rows, dy, out, x.value().data<T>(), in, dweight.accumulate,
+         dweight.data, in);
+  }
+  if (const GradientSink<T> dbias = tape.gradient_sink<T>(bias)) {
+    add_column_sums(dy, rows, out, dbias.accumulate, dbias.data);
+  }
+}
+template void linear_backward<float>(Tape& tape, const float* dy, Var x, Var weight, Var bias);
+template void linear_backward<double>(Tape& tape, const double* dy, Var x, Var weight, Var bias);
+
+Var linear(Var x, Var weight, Var bias) {
+  return linear_or_add("linear", x, weight, bias, {}, 1.0);
+}
+
+Var linear_add(Var x, Var weight, Var bias, Var residual, double residual_scale) {
+  const Shape product = x.shape().with_last(weight.shape()[0]);
+  if (!(residual.shape() == product)) {
+    fail("linear_add: a residual of shape {} for a product of shape {}", residual.shape().to_string(),
+         product.to_string());
+  }
+  check_same_dtype("linear_add", x, residual);
+  return linear_or_add("linear_add", x, weight, bias, residual, residual_scale);
 }
 
 }  // namespace ropewalk

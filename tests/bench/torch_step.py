@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 """One training step of a small GPT in plain PyTorch, timed: the other side of compare_with_torch.py.
 
-    torch_step.py SIZE [--seconds S]      SIZE: XS, S, M or L, as in `ropewalk bench step`
+    torch_step.py SIZE [--forward] [--context T] [--batch B] [--threads N] [--seconds S]
 
-Pre-LN, learned positions, erf GELU, untied head, AdamW with decay on matrices only, gradient clipping at 1; one thread.
-Prints one JSON object.
+SIZE is XS, S, M or L, as in `ropewalk bench step`; --context and --batch take the place of the size's own. Pre-LN, learned
+positions, erf GELU, untied head, attention through baddbmm and bmm (the fastest way of PyTorch 1), AdamW with decay on
+matrices only, gradient clipping at 1. With --forward: logits and mean loss of a batch without gradients. Prints one JSON object.
 """
 import argparse
 import json
@@ -14,14 +15,27 @@ import resource
 import statistics
 import time
 
+SIZES = {"XS": (32, 2, 2, 32, 8, 65), "S": (64, 4, 4, 64, 32, 65), "M": (128, 6, 4, 128, 32, 256), "L": (384, 6, 6, 256, 16, 256)}
+
+
+def parse():
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("size", choices=SIZES)
+    arguments.add_argument("--forward", action="store_true")
+    arguments.add_argument("--context", type=int)
+    arguments.add_argument("--batch", type=int)
+    arguments.add_argument("--threads", type=int, default=1)
+    arguments.add_argument("--seconds", type=float, default=3)
+    return arguments.parse_args()
+
+
+ARGUMENTS = parse()
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ[variable] = "1"
+    os.environ[variable] = str(ARGUMENTS.threads)
 
 import torch  # noqa: E402  (the thread counts must be set first)
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
-
-SIZES = {"XS": (32, 2, 2, 32, 8, 65), "S": (64, 4, 4, 64, 32, 65), "M": (128, 6, 4, 128, 32, 256), "L": (384, 6, 6, 256, 16, 256)}
 
 
 class Block(nn.Module):
@@ -65,12 +79,9 @@ class Model(nn.Module):
 
 
 def main():
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("size", choices=SIZES)
-    arguments.add_argument("--seconds", type=float, default=3)
-    arguments = arguments.parse_args()
-    d_model, n_layers, n_heads, context, batch, vocab = SIZES[arguments.size]
-    torch.set_num_threads(1)
+    d_model, n_layers, n_heads, context, batch, vocab = SIZES[ARGUMENTS.size]
+    context, batch = ARGUMENTS.context or context, ARGUMENTS.batch or batch
+    torch.set_num_threads(ARGUMENTS.threads)
     torch.manual_seed(1)
     model = Model(d_model, n_layers, n_heads, context, vocab)
     groups = [dict(params=[p for p in model.parameters() if p.dim() >= 2], weight_decay=0.1),
@@ -78,24 +89,32 @@ def main():
     optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.95))
     ids = torch.randint(vocab, (8, batch, context + 1))
 
-    def step(i):
-        optimizer.zero_grad(set_to_none=True)
+    def loss_of(i):
         row = ids[i % len(ids)]
-        loss = F.cross_entropy(model(row[:, :-1]).reshape(-1, vocab), row[:, 1:].reshape(-1))
+        return F.cross_entropy(model(row[:, :-1]).reshape(-1, vocab), row[:, 1:].reshape(-1))
+
+    def train(i):
+        optimizer.zero_grad(set_to_none=True)
+        loss = loss_of(i)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         return loss.item()
 
+    def forward(i):
+        with torch.no_grad():
+            return loss_of(i).item()
+
+    step = forward if ARGUMENTS.forward else train
     for i in range(3):
         step(i)
     times = []
-    while len(times) < 5 or sum(times) < arguments.seconds:
+    while len(times) < 5 or sum(times) < ARGUMENTS.seconds:
         start = time.perf_counter()
         step(len(times))
         times.append(time.perf_counter() - start)
     median = statistics.median(times)
-    print(json.dumps({"name": arguments.size, "torch": torch.__version__, "step_ms": 1e3 * median,
+    print(json.dumps({"name": ARGUMENTS.size, "torch": torch.__version__, "step_ms": 1e3 * median,
                       "tokens_per_s": batch * context / median,
                       "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
 

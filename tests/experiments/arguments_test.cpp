@@ -44,6 +44,17 @@ TEST(Arguments, FilesMayHoldEqualsSignsAndDashes) {
   EXPECT_EQ(a.overrides, Words{"data.path=x=y"});
 }
 
+TEST(Arguments, ANegativeNumberIsAValueAndNoFlag) {
+  EXPECT_EQ(parse({"--jobs", "-1", "a.ini"}).value("--jobs"), "-1");
+  EXPECT_EQ(parse({"-1"}).files, Words{"-1"});
+}
+
+TEST(Arguments, OverridesAreWordsWithAKeyBeforeTheirFirstEqualsSign) {
+  const Arguments a = parse({"model.n_layers=2", "n_layers=2", "lr-0.1=x.ini", "./lr-0.1=x.ini"});
+  EXPECT_EQ(a.overrides, (Words{"model.n_layers=2", "n_layers=2", "lr-0.1=x.ini"}));
+  EXPECT_EQ(a.files, Words{"./lr-0.1=x.ini"});
+}
+
 TEST(Arguments, WhatIsWrongIsNamedWithTheWayOut) {
   EXPECT_EQ(refused([] { parse({"--job", "3"}); }), "unknown flag '--job' of 'ropewalk sweep'; did you mean '--jobs'?");
   EXPECT_EQ(refused([] { parse({"--zzzzzzz"}); }),
@@ -60,7 +71,7 @@ TEST(Arguments, WhatIsWrongIsNamedWithTheWayOut) {
 TEST(Arguments, WholeNumbersKeepToTheirLimits) {
   EXPECT_EQ(whole_number(parse({}), "--jobs", 7, 1, 9), 7);
   EXPECT_EQ(whole_number(parse({"--jobs", "9"}), "--jobs", 7, 1, 9), 9);
-  for (const char* wrong : {"0", "10", "2.5", "two", "99999999999999999999"}) {
+  for (const char* wrong : {"0", "-1", "10", "2.5", "two", "99999999999999999999"}) {
     EXPECT_EQ(refused([&] {
                 whole_number(parse({"--jobs", wrong}), "--jobs", 7, 1, 9);
               }),

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/command_help.h"
+#include "experiments/exit_code.h"
 #include "run_binary.h"
 
 namespace ropewalk {
@@ -61,12 +62,25 @@ TEST_F(CommandLine, UsageErrorsNameTheWayOut) {
   EXPECT_TRUE(holds(refused({"train"}), "needs a FILE, or --resume RUN"));
   EXPECT_TRUE(holds(refused({"train", "run.ini", "other.ini"}), "unexpected argument 'other.ini'"));
   EXPECT_TRUE(holds(refused({"train", "run.ini", "--job", "2"}), "unknown flag '--job'"));
-  EXPECT_TRUE(holds(refused({"train", "run.ini", "--resume", "x"}), "takes neither FILE nor --run"));
+  EXPECT_TRUE(holds(refused({"train", "run.ini", "--resume", "x"}), "takes neither FILE, --run nor --name"));
   EXPECT_TRUE(holds(refused({"train", "--resume", "nowhere"}), "'nowhere': holds no run"));
   EXPECT_TRUE(holds(refused({"sweep", "run.ini", "--jobs", "0"}), "whole number from 1 to 4096"));
+  EXPECT_TRUE(
+      holds(refused({"sweep", "run.ini", "--jobs", "-1"}), "--jobs = '-1': must be a whole number from 1 to 4096"));
   EXPECT_TRUE(holds(refused({"inspect"}), "usage: ropewalk inspect RUN|SWEEP"));
   EXPECT_TRUE(holds(refused({"recover", "x", "model.d_model=1"}), "takes no section.key=value"));
   EXPECT_TRUE(holds(refused({"config", "--markdown", "run.ini"}), "takes no FILE"));
+}
+
+TEST_F(CommandLine, FlagsThatWouldDoNothingAreRefused) {
+  EXPECT_TRUE(holds(refused({"train", "--name", "n", "--resume", "x"}), "takes neither FILE, --run nor --name"));
+  EXPECT_TRUE(holds(refused({"train", "run.ini", "--run", "d", "--name", "n"}), "takes --run or --name, not both"));
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "d"));
+  std::filesystem::create_directory(dir_ / "s");
+  write_text(dir_ / "s/sweep.ini", kRun);
+  EXPECT_EQ(run({"inspect", "s"}).code, kDone);
+  EXPECT_TRUE(holds(refused({"inspect", "s", "--rows", "3"}), "'s' is a sweep: give one of the runs in it"));
+  EXPECT_TRUE(holds(refused({"inspect", "s", "--step", "3"}), "--rows and --step are for the log of one run"));
 }
 
 TEST_F(CommandLine, ConfigurationErrorsComeAllAtOnceAndStartNothing) {
@@ -94,6 +108,39 @@ TEST_F(CommandLine, ConfigPrintsAFileThatLoadsAgain) {
   write_text(dir_ / "again.ini", first.out);
   EXPECT_EQ(run({"config", "again.ini"}).code, kDone);
   EXPECT_TRUE(run({"config", "--markdown"}).out.starts_with("# Configuration keys"));
+}
+
+TEST_F(CommandLine, ConfigPrintsASweepThatLoadsAgain) {
+  write_text(dir_ / "sweep.ini",
+             "include = run.ini\n[sweep]\nseeds = 1..2\n[grid]\nposition.encoding = rope, none\n[variant wide]\n"
+             "model.d_model = 16\n");
+  const Finished first = run({"config", "sweep.ini", "optim.lr=0.5"});
+  EXPECT_EQ(first.code, kDone) << first.err;
+  EXPECT_TRUE(holds(first.out, "\noptim.lr = 0.5  # command line\n")) << first.out;
+  EXPECT_TRUE(holds(first.out, "\n[grid]\nposition.encoding = rope, none  # sweep.ini:5\n")) << first.out;
+  EXPECT_TRUE(holds(first.out, "\n#    5  wide-s1  rope               16\n#    6  wide-s2  rope               16\n"))
+      << first.out;
+  write_text(dir_ / "again.ini", first.out);
+  EXPECT_EQ(run({"sweep", "again.ini", "--dry-run"}).out, run({"sweep", "sweep.ini", "--dry-run", "optim.lr=0.5"}).out);
+}
+
+TEST_F(CommandLine, DescribeTellsWhatVariantsShareFromWhatTheyDoNot) {
+  write_text(
+      dir_ / "sweep.ini",
+      "include = run.ini\n[sweep]\nseeds = 1..2\n[grid]\nposition.encoding = none, learned\noptim.lr = 1e-3, 1e-2\n");
+  const Finished described = run({"describe", "sweep.ini"});
+  EXPECT_EQ(described.code, kDone) << described.err;
+  const std::size_t none = described.out.find("\nvariants none-lr_0.001, none-lr_0.01\n");
+  const std::size_t learned = described.out.find("\nvariants learned-lr_0.001, learned-lr_0.01\n");
+  ASSERT_TRUE(none < learned && learned < described.out.size()) << described.out;
+  EXPECT_TRUE(described.out.starts_with("8 runs; what all have in common:\n")) << described.out;
+  EXPECT_LT(described.out.find("FLOPs a token "), none) << described.out;
+  EXPECT_EQ(described.out.find("FLOPs a token ", none), std::string::npos) << described.out;
+  const std::string single = run({"describe", "run.ini", "position.encoding=learned"}).out;
+  const std::size_t at = single.find("parameters ");
+  const std::string parameters = single.substr(at, single.find('\n', at) + 1 - at);
+  EXPECT_TRUE(holds(described.out.substr(learned), parameters)) << described.out;
+  EXPECT_FALSE(holds(described.out.substr(0, learned), parameters)) << described.out;
 }
 
 TEST_F(CommandLine, DryRunPrintsTheRunsAndStartsNone) {
@@ -126,11 +173,18 @@ TEST_F(CommandLine, TrainPrintsTheDirectoryThatOtherCommandsTake) {
   EXPECT_EQ(reported.out, "page.html\n");
   EXPECT_TRUE(holds(read_text(dir_ / "page.html"), "<polyline"));
 
+  EXPECT_EQ(reported.err, "");
+
   EXPECT_EQ(run({"recover", directory}).code, kDone);
   const std::string in_the_way = dir_ / (directory + "/log.h5.tmp");  // where the new file would be written
   std::filesystem::create_directory(in_the_way);
   EXPECT_EQ(run({"recover", directory}).code, kError) << "the log can be read";
   EXPECT_EQ(run({"train", "--resume", directory}).code, kError);
+  write_text(dir_ / (directory + "/log.h5"), "");
+  const Finished without_log = run({"report", directory});
+  EXPECT_EQ(without_log.code, kDone);
+  EXPECT_TRUE(holds(without_log.err, "ropewalk: warning: " + directory.substr(9) + ": cannot read log '"))
+      << without_log.err;
   EXPECT_EQ(run({"describe", "run.ini"}).code, kDone);
 }
 

@@ -113,7 +113,6 @@ TEST(Comparison, TasksCompareExactMatchAndAccuracyWhereMoreIsBetter) {
   for (int64_t seed = 1; seed <= 3; ++seed) {
     for (const auto& [name, right] : {std::pair{"good", 0.9}, {"bad", 0.2}}) {
       RunResult run = finished_run(name, seed, {1.0});
-      run.task = true;
       run.exact_match = {right + 0.01 * static_cast<double>(seed)};
       run.accuracy = {right};
       runs.push_back(run);
@@ -180,6 +179,22 @@ TEST(Ranking, SeedsThatAreNotSharedPairNothing) {
   const Ranking ranking = rank(compare(runs).tables[0], 0);
   EXPECT_EQ(ranking.tiers, (Tiers{{0, 1}}));
   EXPECT_EQ(ranking.most_pairs, 0U);
+}
+
+TEST(Ranking, CountsAPairWithoutCommonSeedsAmongTheFewest) {
+  std::vector<RunResult> runs;
+  for (int64_t seed = 1; seed <= 3; ++seed) {
+    runs.push_back(finished_run("a", seed, {1.0}));
+    runs.push_back(finished_run("b", seed + 10, {2.0}));
+    runs.push_back(finished_run("c", seed, {3.0}));
+    runs.push_back(finished_run("c", seed + 10, {3.0}));
+  }
+  const Comparison comparison = compare(runs);
+  const Ranking ranking = rank(comparison.tables[0], 0);
+  EXPECT_EQ(ranking.fewest_pairs, 0U);
+  EXPECT_EQ(ranking.most_pairs, 3U);
+  EXPECT_EQ(ranking.tiers, (Tiers{{0, 1}, {2}}));
+  EXPECT_TRUE(holds(ranking_lines(comparison, comparison.tables[0]).front(), "(n = 0 to 3)"));
 }
 
 TEST(Comparison, TextHasNoEscapesUnlessColourIsWanted) {

@@ -24,6 +24,18 @@ void write_log(const std::string& directory, int64_t steps, LogStatus status) {
   log.finish(status);
 }
 
+/// Leaves the log of a process that was killed after 20 steps.
+void leave_log(const std::string& directory) {
+  const int status = in_fork([&]() -> int {
+    const RunLock lock(directory);
+    RunLog log = RunLog::create(lock, example_schema(), example_header());
+    for (int64_t step = 1; step <= 20; ++step) append_step(log, step);
+    log.flush();
+    _exit(3);
+  });
+  ASSERT_EQ(WEXITSTATUS(status), 3);
+}
+
 TEST(Inspect, ShowsHeaderTrainingEvaluationAndLayers) {
   const TemporaryDirectory dir;
   write_log(dir.path(), 50, LogStatus::finished);
@@ -56,17 +68,27 @@ TEST(Inspect, LayersAtAStepOfChoice) {
 
 TEST(Inspect, ARunningLogIsToldFromAKilledOne) {
   const TemporaryDirectory dir;
-  const int status = in_fork([&]() -> int {
-    const RunLock lock(dir.path());
-    RunLog log = RunLog::create(lock, example_schema(), example_header());
-    for (int64_t step = 1; step <= 20; ++step) append_step(log, step);
-    log.flush();
-    _exit(3);
-  });
-  ASSERT_EQ(WEXITSTATUS(status), 3);
+  leave_log(dir.path());
   EXPECT_TRUE(holds(inspect(dir.path(), {}, {}), "status    killed"));
   const RunLock lock(dir.path());
   EXPECT_TRUE(holds(inspect(dir.path(), {}, {}), "status    running\n"));
+}
+
+TEST(Inspect, ALogIsTheSameFromInsideItsDirectory) {
+  const TemporaryDirectory dir;
+  leave_log(dir.path());
+  const RunLock lock(dir.path());
+  write_text(dir / "events.jsonl", "{\"kind\":\"diverged\",\"step\":1,\"module\":\"blocks.1.ffn\"}\n");
+  const std::string text = inspect(dir / "log.h5", {}, {});
+  EXPECT_TRUE(holds(text, "status    running\n")) << text;
+  EXPECT_TRUE(holds(text, "not finite first at step 1 in blocks.1.ffn\n")) << text;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(dir.path());
+  const std::string inside = inspect("log.h5", {}, {});
+  const std::string here = inspect(".", {}, {});
+  std::filesystem::current_path(before);
+  EXPECT_EQ(inside, text);
+  EXPECT_EQ(here, text);
 }
 
 TEST(Inspect, NamesWhatWasNotFiniteFirst) {

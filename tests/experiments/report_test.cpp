@@ -7,6 +7,7 @@
 #include "experiments/svg_plot.h"
 #include "results_fixture.h"
 #include "tests/train/storage_testing.h"
+#include "train/read_log.h"
 
 namespace ropewalk {
 namespace {
@@ -70,6 +71,33 @@ TEST(Report, WorksForASingleRunAndForNoResultsAtAll) {
   EXPECT_EQ(count(page, "<polyline"), 1U);
   EXPECT_NE(page.find("context_length = 64"), std::string::npos);
   EXPECT_THROW(read_report_subject(std::vector<std::string>{dir / "nothing"}), std::runtime_error);
+}
+
+TEST(Report, NamesTheRunsWhoseLogCannotBeReadAndWhy) {
+  const TemporaryDirectory dir;
+  write_text(dir / "config.ini", "[data]\npath = x\n");
+  write_text(dir / "summary.json", R"({"status":"finished","final":{"step":9}})");
+  const std::vector<std::string> directories = {dir.path()};
+  const auto problem = [&] { return read_report_subject(directories).runs.at(0).log_problem; };
+  EXPECT_EQ(problem(), "has no log.h5");
+  write_text(dir / "log.h5", "cut <short>");
+  EXPECT_EQ(problem(), message_of<LogError>([&] { read_log(dir / "log.h5"); }));
+  EXPECT_EQ(count(report_html(read_report_subject(directories)), html_escaped(problem())), 1U);
+  std::filesystem::remove(dir / "log.h5");
+  {
+    const RunLock lock(dir.path());
+    RunLog::create(lock, example_schema(), example_header()).finish(LogStatus::finished);
+  }
+  EXPECT_EQ(problem(), "");
+
+  const TemporaryDirectory sweep;
+  write_text(sweep / "sweep.ini", "[data]\nsource = task\n[sweep]\nseeds = 1..2\n");
+  std::filesystem::create_directory(sweep / "base-s2");
+  write_text(sweep / "base-s2/summary.json", R"({"status":"finished","final":{"step":9}})");
+  const std::vector<RunResult> runs = read_report_subject(std::vector<std::string>{sweep.path()}).runs;
+  ASSERT_EQ(runs.size(), 2U);
+  EXPECT_EQ(runs[0].log_problem, "") << "it has not begun";
+  EXPECT_EQ(runs[1].log_problem, "has no log.h5");
 }
 
 TEST(SvgPlot, GapsAndSinglePointsStayWithinThePicture) {

@@ -43,11 +43,22 @@ TEST(RunResult, ReadsWhatARunCameTo) {
   EXPECT_TRUE(run.exact_match.empty());
 }
 
+TEST(RunResult, IsNamedAfterItsDirectoryHoweverThatIsGiven) {
+  const TemporaryDirectory dir;
+  const std::string name = std::filesystem::path(dir.path()).filename().string();
+  EXPECT_EQ(read(dir.path()).id, name);
+  EXPECT_EQ(read(dir.path() + "/").id, name);
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(dir.path());
+  const std::string here = read(".").id;
+  std::filesystem::current_path(before);
+  EXPECT_EQ(here, name);
+}
+
 TEST(RunResult, TasksAreMeasuredByProblemLength) {
   const TemporaryDirectory dir;
   write_text(dir / "config.ini", "[data]\nsource = task\nmax_length = 9\n[train]\ncontext_length = 64\n");
   EXPECT_EQ(read(dir.path()).train_length, 9);
-  EXPECT_TRUE(read(dir.path()).task);
 }
 
 TEST(RunResult, ARunWithoutSummaryIsWaitingRunningKilledOrFailed) {

@@ -4,6 +4,7 @@
 
 #include <random>
 #include <set>
+#include <sstream>
 
 #include "tests/train/config_fixture.h"
 
@@ -37,6 +38,13 @@ class Sweep : public ConfigTest {
   }
 };
 
+std::string without_comments(const std::string& text) {
+  std::string out;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) out += line.substr(0, line.rfind("  # ")) + "\n";
+  return out;
+}
+
 TEST_F(Sweep, TheFirstLineOfTheGridIsOutermostAndSeedsInnermost) {
   const SweepPlan p = plan(
       "[sweep]\nname = norm_x_pos\nseeds = 1..2\n[grid]\nmodel.norm_placement = pre, post\nposition.encoding = none, "
@@ -48,9 +56,6 @@ TEST_F(Sweep, TheFirstLineOfTheGridIsOutermostAndSeedsInnermost) {
   EXPECT_EQ(p.points[4].config.config.model.norm_placement, NormPlacement::post);
   EXPECT_EQ(p.points[4].config.config.position.encoding, "none");
   EXPECT_EQ(p.points[4].config.config.model.d_model, 64);
-  using Override = std::pair<std::string, std::string>;
-  EXPECT_EQ(p.points[4].overrides,
-            (std::vector<Override>{{"model.norm_placement", "post"}, {"position.encoding", "none"}}));
 }
 
 TEST_F(Sweep, OnlyAKeyThatNoPointReadsIsWarnedOf) {
@@ -214,6 +219,18 @@ TEST_F(Sweep, WhatIsWrongInAllPointsIsSaidOnce) {
                      "(ablation.ini:5)"});
 }
 
+TEST_F(Sweep, OfAFileThatCannotBeReadNothingElseIsSaid) {
+  EXPECT_EQ(errors_of([] { plan_sweep("missing.ini", {}, table()); }), Messages{"missing.ini: error: no such file"});
+}
+
+TEST_F(Sweep, OfARunFileTheSameIsSaidAsByItself) {
+  write("bad.ini", "[data]\nsource = task\n[model]\nd_model = 64\nn_heads = 3\nlayers = 2\n");
+  const Messages alone = errors_of([] { load_config("bad.ini", {"optim.lr=x"}, Purpose::train, table()); });
+  EXPECT_EQ(alone.size(), 3U);
+  Messages planned = errors_of([] { plan_sweep("bad.ini", {"optim.lr=x"}, table()); });
+  EXPECT_EQ(planned, alone);
+}
+
 TEST_F(Sweep, TooManyPointsAreRefusedBeforeTheyAreMade) {
   EXPECT_EQ(refused("[sweep]\nseeds = 1..2001\n[grid]\nmodel.norm_placement = pre, post, none, sandwich, deepnorm\n"),
             Messages{"ablation.ini: error: the sweep has 10005 points; at most 10000 are planned at once"});
@@ -237,7 +254,33 @@ TEST_F(Sweep, TheResolvedSweepPlansTheSamePoints) {
   for (std::size_t i = 0; i < p.points.size(); ++i) {
     EXPECT_TRUE(differing_keys(p.points[i].config.config, again.points[i].config.config, {}, table()).empty());
   }
-  EXPECT_EQ(again.text, p.text);
+  write("third/sweep.ini", again.text);
+  EXPECT_EQ(without_comments(plan_sweep("third/sweep.ini", {}, table()).text), without_comments(p.text));
+}
+
+TEST_F(Sweep, TheResolvedSweepSaysWhereItsValuesCameFrom) {
+  const SweepPlan p = plan(
+      "[sweep]\nseeds = 2\n[grid]\nmodel.norm = rmsnorm, layernorm\n[variant v]\noptim.lr = 3e-4\n[exclude]\n"
+      "rule = model.norm=rmsnorm\n",
+      {"model.n_layers=3"});
+  EXPECT_EQ(p.text,
+            "# Keys that do not stand here are at their defaults.\n"
+            "model.n_layers = 3  # command line\nmodel.d_model = 64  # run.ini:4\nmodel.n_heads = 4  # run.ini:5\n"
+            "data.source = task  # run.ini:2\n"
+            "\n[sweep]\nname = ablation  # default\nseeds = 2  # ablation.ini:3\n"
+            "\n[grid]\nmodel.norm = rmsnorm, layernorm  # ablation.ini:5\n"
+            "\n[variant v]\noptim.lr = 3e-4  # ablation.ini:7\n"
+            "\n[exclude]\nrule = model.norm=rmsnorm  # ablation.ini:9\n");
+}
+
+TEST_F(Sweep, ARunFileIsNoSweepUntilSomethingMakesItOne) {
+  EXPECT_FALSE(plan("[train]\nseed = 9\n").is_sweep);
+  EXPECT_FALSE(plan("", {"model.n_layers=3", "train.seed=2"}).is_sweep);
+  for (const char* text :
+       {"[sweep]\nname = s\n", "[sweep]\nseeds = 3\n", "[grid]\nmodel.n_layers = 2\n", "[variant v]\n"}) {
+    EXPECT_TRUE(plan(text).is_sweep) << text;
+  }
+  EXPECT_TRUE(plan("", {"train.seed=1..2"}).is_sweep);
 }
 
 TEST_F(Sweep, FilesMayRefineAnIncludedSweep) {

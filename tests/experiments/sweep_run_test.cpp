@@ -1,13 +1,16 @@
 #include "experiments/sweep_run.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <map>
 #include <sstream>
 
-#include "experiments/command_line.h"
+#include "experiments/exit_code.h"
+#include "experiments/worker.h"
 #include "run_binary.h"
 
 namespace ropewalk {
@@ -81,6 +84,13 @@ class SweepRun : public ::testing::Test {
     return -1;
   }
 
+  /// A shell script that stands for the program whose `train CONFIG --run DIR` or `train --resume DIR` does a run.
+  std::string worker_script(const std::string& text) const {
+    write_text(dir_ / "worker.sh", "#!/bin/sh\n" + text);
+    fs::permissions(dir_ / "worker.sh", fs::perms::owner_all);
+    return dir_ / "worker.sh";
+  }
+
   using Statuses = std::map<std::string, std::string>;
   const std::string kLong = "train.steps=1000000";
   TemporaryDirectory dir_;
@@ -136,7 +146,9 @@ TEST_F(SweepRun, AWorkerThatDiesIsMarkedFailedAndTheOthersGoOn) {
   Binary running(dir_.path(), {"sweep", "s.ini", "--jobs", "2", kLong});
   ::kill(worker_of("rope-s1"), SIGKILL);
   worker_of("none-s1");  // has taken the place of the dead one
+  for (int i = 0; i < 3000 && statuses()["rope-s1"] != "failed"; ++i) usleep(10'000);
   EXPECT_EQ(statuses()["rope-s1"], "failed");
+  EXPECT_EQ(statuses()["none-s1"], "running");
   EXPECT_TRUE(holds(read_text(dir_ / "runs/s/runs.csv"), "killed by signal 9 (Killed)"));
   ::kill(running.pid(), SIGINT);
   const Finished result = running.wait();
@@ -197,6 +209,69 @@ TEST_F(SweepRun, RunsThatCannotBeDoneFailWithTheirReasonAndAreTriedAgain) {
   const Finished again = sweep();
   EXPECT_EQ(again.code, kError);
   EXPECT_TRUE(holds(again.err, "6 runs, 4 done before")) << again.err;
+}
+
+TEST_F(SweepRun, ARunFailsForTheReasonOfItsLastAttempt) {
+  const SweepPlan plan = plan_sweep(dir_ / "s.ini", {"train.seed=1", "position.encoding=rope"});
+  const SweepOptions options = {
+      .jobs = 1,
+      .directory = dir_ / "runs/s",
+      .executable = worker_script("if [ $2 = --resume ]; then echo 'step 6/20  loss 2.0  '; exit 1; fi\n"
+                                  "mkdir -p $4/checkpoints && touch $4/checkpoints/5.safetensors\n"
+                                  "echo 'ropewalk: error: the first reason  '\necho 'at the end  '\nexit 2\n")};
+  EXPECT_EQ(run_sweep(plan, options).results.runs.at(0).reason, "exit code 2: the first reason");
+  EXPECT_EQ(run_sweep(plan, options).results.runs.at(0).reason, "exit code 1");
+  EXPECT_EQ(read_text(dir_ / "runs/s/base-s1/output.txt"),
+            "ropewalk: error: the first reason  \nat the end  \nstep 6/20  loss 2.0  \n");
+}
+
+/// Restricts this process to its first cores, at most so many, while it lives.
+class FewCores {
+ public:
+  explicit FewCores(std::size_t most) {
+    CPU_ZERO(&before_);
+    sched_getaffinity(0, sizeof before_, &before_);
+    cpu_set_t few;
+    CPU_ZERO(&few);
+    const std::vector<int> cores = allowed_cores();
+    for (std::size_t i = 0; i < std::min(most, cores.size()); ++i) CPU_SET(static_cast<std::size_t>(cores[i]), &few);
+    sched_setaffinity(0, sizeof few, &few);
+  }
+  ~FewCores() { sched_setaffinity(0, sizeof before_, &before_); }
+  FewCores(const FewCores&) = delete;
+  FewCores& operator=(const FewCores&) = delete;
+
+ private:
+  cpu_set_t before_;
+};
+
+TEST_F(SweepRun, SingleThreadedRunsHaveACoreEachWhereTheyFillTheMachine) {
+  const FewCores few(2);
+  const std::vector<int> cores = allowed_cores();
+  const auto n = static_cast<int>(cores.size());
+  /// The cores of each run, when `jobs` of them work at the same time.
+  const auto cores_of_runs = [&](const std::string& name, int jobs, const std::string& threads) {
+    const std::string worker = worker_script(
+        fmt::format("mkdir -p $4 && grep Cpus_allowed_list /proc/$$/status | cut -f2 >$4/cores\n"
+                    "for i in $(seq 600); do [ $(ls {}/*/cores | wc -l) -ge {} ] && exit 0; sleep 0.05; done\n",
+                    dir_ / name, jobs));
+    const SweepPlan plan = plan_sweep(dir_ / "s.ini", {"train.threads=" + threads, "position.encoding=rope",
+                                                       fmt::format("train.seed=1..{}", jobs + 1)});
+    run_sweep(plan, {.jobs = jobs, .directory = dir_ / name, .executable = worker});
+    std::vector<std::string> out;
+    for (int seed = 1; seed <= jobs; ++seed)
+      out.push_back(read_text(dir_ / fmt::format("{}/base-s{}/cores", name, seed)));
+    std::sort(out.begin(), out.end());
+    return out;
+  };
+  std::vector<std::string> one_each;
+  for (const int core : cores) one_each.push_back(fmt::format("{}\n", core));
+  std::sort(one_each.begin(), one_each.end());
+  EXPECT_EQ(cores_of_runs("full", n, "1"), one_each);
+  if (n < 2) return;  // what follows needs cores to choose from
+  const std::string both = fmt::format("{}{}{}\n", cores[0], cores[1] == cores[0] + 1 ? "-" : ",", cores[1]);
+  EXPECT_EQ(cores_of_runs("half", 1, "1"), std::vector<std::string>{both});
+  EXPECT_EQ(cores_of_runs("threads", 2, "2"), (std::vector<std::string>{both, both}));
 }
 
 TEST_F(SweepRun, DivergedRunsAreDone) {

@@ -1,5 +1,6 @@
 #include "framework/tape.h"
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -141,6 +142,79 @@ TEST(TapeTest, InferenceKeepsOneValueAndForgetsTheRest) {
     live = tape.arena().live_bytes();
   }
   EXPECT_EQ(x.value().at(50), before);
+}
+
+TEST(TapeTest, KeepsTheGradientsThatAreRetainedAndRefusesTheOthers) {
+  Workspace workspace;
+  Tape tape(workspace, Mode::train);
+  const Var x = tape.leaf(random_tensor({3, 4}, DType::f64, 1));
+  const Var kept = scale(x, 2.0);
+  const Var lost = scale(kept, 3.0);
+  const Var y = scale(lost, 5.0);
+  tape.retain_gradient(kept);
+  const Tensor cotangent = random_tensor({3, 4}, DType::f64, 2);
+  tape.seed(y, cotangent);
+  tape.backward();
+  for (int64_t i = 0; i < 12; ++i) {
+    EXPECT_NEAR(tape.gradient_of(kept).at(i), 15 * cotangent.at(i), 1e-12);
+    EXPECT_NEAR(tape.gradient_of(x).at(i), 30 * cotangent.at(i), 1e-12);
+  }
+  EXPECT_THROW(tape.gradient_of(lost), Error);
+}
+
+TEST(TapeTest, GradientsOfAChainTakeTheMemoryOfTwo) {
+  const auto bytes = [](int length) {
+    Workspace workspace;
+    Tape tape(workspace, Mode::train);
+    Var v = tape.leaf(random_tensor({1000}, DType::f64, 1));
+    for (int i = 0; i < length; ++i) v = scale(v, 0.5);
+    const std::size_t before = tape.arena().live_bytes();
+    tape.seed(v, random_tensor({1000}, DType::f64, 2));
+    tape.backward();
+    return tape.arena().live_bytes() - before;
+  };
+  EXPECT_EQ(bytes(20), bytes(3));
+}
+
+TEST(TapeTest, GivesItsTimeToTheOpsItRuns) {
+  Workspace workspace;
+  OpClock clock;
+  const auto start = std::chrono::steady_clock::now();
+  {
+    Tape tape(workspace, Mode::train);
+    tape.time_ops(&clock);
+    clock.start();
+    const Var x = tape.leaf(random_tensor({1000}, DType::f64, 1));
+    const Var y = add(scale(scale(x, 2.0), 0.5), x);
+    tape.seed(y, random_tensor({1000}, DType::f64, 2));
+    tape.backward();
+  }
+  const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  ASSERT_EQ(clock.rows().size(), 2U);
+  EXPECT_STREQ(clock.rows()[0].op, "scale");
+  EXPECT_STREQ(clock.rows()[1].op, "add");
+  EXPECT_EQ(clock.rows()[0].laps, 2);
+  EXPECT_EQ(clock.rows()[1].laps, 1);
+  double total = 0;
+  for (const OpClock::Row& row : clock.rows()) {
+    EXPECT_GT(row.of(OpClock::Pass::forward), 0) << row.op;
+    EXPECT_GT(row.of(OpClock::Pass::backward), 0) << row.op;
+    EXPECT_EQ(row.of(OpClock::Pass::step), 0) << row.op;
+    total += row.total();
+  }
+  EXPECT_LE(total, passed);
+}
+
+TEST(TapeTest, AClockTimesNothingOfTheTapesThatDoNotCarryIt) {
+  Workspace workspace;
+  OpClock clock;
+  for (OpClock* carried : {&clock, static_cast<OpClock*>(nullptr)}) {
+    Tape tape(workspace, Mode::inference);
+    tape.time_ops(carried);
+    scale(tape.leaf(random_tensor({3}, DType::f64, 1)), 2.0);
+  }
+  ASSERT_EQ(clock.rows().size(), 1U);
+  EXPECT_EQ(clock.rows()[0].laps, 1);
 }
 
 }  // namespace

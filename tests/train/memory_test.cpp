@@ -66,6 +66,7 @@ TEST_F(Memory, AProbeOfAnAbsurdBatchIsRefused) {
 TEST_F(Memory, TheEstimateIsAboutWhatAStepTakes) {
   const std::vector<std::vector<std::string>> cases = {
       {"model.d_model=64", "model.n_layers=4", "train.context_length=64", "train.batch_size=32"},
+      {"train.micro_batch=1", "model.d_model=64", "train.context_length=64", "train.batch_size=32"},
       {"model.d_model=32", "train.context_length=300", "eval.lengths=16", "train.batch_size=16", "train.dtype=f64"},
       {"model.activation=swiglu", "model.n_layers=6", "train.context_length=128", "eval.lengths=128",
        "model.qk_norm=true"}};

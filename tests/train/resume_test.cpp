@@ -229,11 +229,12 @@ TEST_F(Resume, ADivergenceThatTrainingWentOnAfterIsNotForgotten) {
 }
 
 TEST_F(Resume, OtherThreadsGiveTheSameRun) {
-  const std::vector<std::string> overrides = {"train.checkpoint_every=5", "train.keep_checkpoints=9"};
+  const std::vector<std::string> overrides = {"train.checkpoint_every=5", "train.keep_checkpoints=9",
+                                              "train.batch_size=40"};
   train_run(request(overrides, "whole"));
   train_run(request(overrides));
   for (const int64_t step : {20, 15, 10}) fs::remove(checkpoint_path(checkpoints_in(run_path()), step));
-  resume({"train.checkpoint_every=5", "train.threads=2"});
+  resume({"train.checkpoint_every=5", "train.batch_size=40", "train.threads=2"});
   expect_same_end("run", "whole", 20);
 }
 
@@ -259,6 +260,8 @@ TEST_F(Resume, WhatTheRunIsCannotChange) {
       {"position.encoding=alibi", "position.encoding: alibi against rope"},
       {"train.seed=2", "train.seed: 2 against 1"},
       {"train.batch_size=4", "train.batch_size: 4 against 8"},
+      {"train.accumulate=2", "train.accumulate: 2 against 1"},
+      {"train.micro_batch=1", "train.micro_batch: 1 against 0"},  // sums are rounded otherwise
       {"eval.tokens=128", "eval.tokens: 128 against 256"},
       {"optim.lr=0.01", "optim.lr: 0.01 against 0.001"},
       {"optim.schedule=linear", "optim.schedule: linear against cosine"},

@@ -172,7 +172,8 @@ TEST_F(TrainRun, KeepsAsManyCheckpointsAsAskedFor) {
 }
 
 TEST_F(TrainRun, ThreadsChangeNothingInTheLog) {
-  const std::vector<std::string> common = {"model.dropout=0.1", "eval.every=6", "log.layers_every=2"};
+  const std::vector<std::string> common = {"model.dropout=0.1", "eval.every=6", "log.layers_every=2",
+                                           "train.batch_size=40"};
   for (const std::string threads : {"1", "3"}) {
     std::vector<std::string> all = common;
     all.push_back("train.threads=" + threads);

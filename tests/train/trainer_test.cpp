@@ -1,7 +1,9 @@
 #include "train/trainer.h"
 
+#include <chrono>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
 
 #include "framework/ops/cross_entropy.h"
@@ -52,17 +54,21 @@ History history_of(const Config& config, int64_t steps) {
 
 TEST_F(TrainerTest, ThreadsChangeNoBit) {
   const std::vector<std::vector<std::string>> cases = {
-      {"train.batch_size=8"},
+      {"train.batch_size=64"},
       {"train.batch_size=1"},
-      {"train.batch_size=3", "model.dropout=0.2"},
-      {"train.batch_size=13", "train.accumulate=2", "model.dropout=0.1", "position.encoding=t5"},
-      {"train.batch_size=10", "train.dtype=f64", "position.encoding=shaw", "model.tie_embeddings=false"},
+      {"train.batch_size=27", "model.dropout=0.2"},
+      {"train.batch_size=33", "train.accumulate=2", "model.dropout=0.1", "position.encoding=t5"},
+      {"train.batch_size=50", "train.dtype=f64", "position.encoding=shaw", "model.tie_embeddings=false"},
       // Several passes a lane.
       {"train.batch_size=26", "train.context_length=200", "model.dropout=0.1", "position.encoding=kerple"},
-      {"train.batch_size=9", "data.source=task", "data.task=associative_recall", "data.max_length=6",
+      {"train.batch_size=30", "data.source=task", "data.task=associative_recall", "data.max_length=6",
        "train.context_length=40", "eval.lengths=4"}};
   for (const std::vector<std::string>& overrides : cases) {
     SCOPED_TRACE(overrides.front());
+    // Where there is one lane, threads have nothing to change.
+    if (overrides.front() != "train.batch_size=1") {
+      EXPECT_GE(plan_batch(config(overrides).train).lanes, 3);
+    }
     std::vector<History> histories;
     for (const int threads : {1, 2, 3}) {
       std::vector<std::string> all = overrides;
@@ -236,7 +242,7 @@ TEST_F(TrainerTest, ATrivialTextIsLearned) {
 TEST_F(TrainerTest, SteadyStepsAllocateNothing) {
   const std::vector<std::vector<std::string>> cases = {
       {"model.dropout=0.1"},
-      {"train.threads=2", "train.batch_size=11", "train.accumulate=2", "position.encoding=t5"},
+      {"train.threads=2", "train.batch_size=41", "train.accumulate=2", "position.encoding=t5"},
       {"train.context_length=200", "train.batch_size=30", "model.norm_placement=sandwich", "model.norm=rmsnorm",
        "model.activation=swiglu", "model.qk_norm=true"},
       {"data.source=task", "data.task=addition", "data.max_length=4", "eval.lengths=4", "position.encoding=shaw"}};
@@ -246,8 +252,11 @@ TEST_F(TrainerTest, SteadyStepsAllocateNothing) {
     Training run(c);
     const LogLayout layout = make_log_layout(run.parameters(), c.model.n_layers);
     std::vector<float> layers(layout.cells()), stem(layout.stem_kinds.size());
+    OpClock clock;
+    StepRequest request = kEverything;
+    if (c.train.threads == 1) request.clock = &clock;
     const auto step = [&](int64_t number) {
-      const StepResult result = run.trainer.step(number, kEverything);
+      const StepResult result = run.trainer.step(number, request);
       layer_norms(layout, result.squared_gradients, layers);
       stem_norms(layout, result.squared_gradients, stem);
       return result.loss;
@@ -267,6 +276,46 @@ TEST_F(TrainerTest, SteadyStepsAllocateNothing) {
     EXPECT_EQ(run.trainer.arena_bytes(), held);
     EXPECT_TRUE(std::isfinite(loss));
   }
+}
+
+TEST_F(TrainerTest, AClockGivesTheWholeStepToItsPartsAndChangesNothing) {
+  Training plain(config());
+  Training timed(config());
+  OpClock clock;
+  double passed = 0;
+  for (int64_t step = 1; step <= 3; ++step) {
+    const double loss = plain.trainer.step(step, {}).loss;
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_EQ(timed.trainer.step(step, {.clock = &clock}).loss, loss);
+    passed += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  std::map<std::string, OpClock::Row> rows;
+  double total = 0;
+  for (const OpClock::Row& row : clock.rows()) {
+    rows[row.op] = row;
+    total += row.total();
+  }
+  EXPECT_GT(total, 0);
+  EXPECT_LE(total, passed);
+  // 8 sequences in one pass, for 3 steps of 2 layers.
+  EXPECT_EQ(rows.at("linear_cross_entropy").laps, 3);
+  EXPECT_EQ(rows.at("attention").laps, 3 * 2);
+  for (const char* op : {"embedding", "linear", "attention", "linear_cross_entropy"}) {
+    EXPECT_GT(rows.at(op).of(OpClock::Pass::forward), 0) << op;
+    EXPECT_GT(rows.at(op).of(OpClock::Pass::backward), 0) << op;
+    EXPECT_EQ(rows.at(op).of(OpClock::Pass::step), 0) << op;
+  }
+  for (const char* part : {"data", "lanes", "optimizer"}) {
+    EXPECT_GT(rows.at(part).of(OpClock::Pass::step), 0) << part;
+    EXPECT_EQ(rows.at(part).of(OpClock::Pass::forward), 0) << part;
+  }
+  EXPECT_EQ(rows.at("optimizer").laps, 3);
+}
+
+TEST_F(TrainerTest, OpsAreTimedOnOneThreadOnly) {
+  Training run(config({"train.threads=2"}));
+  OpClock clock;
+  EXPECT_THROW(run.trainer.step(1, {.clock = &clock}), Error);
 }
 
 TEST_F(TrainerTest, TheFirstModuleWithANaNIsNamedAndNothingIsUpdated) {
@@ -350,11 +399,40 @@ TEST_F(TrainerTest, TheResidualStreamIsMeasuredWhereItEntersTheBlocks) {
   for (const double x : result.residual_squared_gradients) EXPECT_GT(x, 0.0);
 }
 
-TEST(MicroBatch, IsOneSequenceAtLeastAndTheLaneAtMost) {
-  EXPECT_EQ(micro_batch_of(4, 64), 4);
-  EXPECT_EQ(micro_batch_of(64, 64), 8);
-  EXPECT_EQ(micro_batch_of(64, 1 << 20), 1);
-  EXPECT_EQ(micro_batch_of(0, 16), 1);
+BatchPlan plan(int64_t batch_size, int64_t context_length, int64_t micro_batch = 0) {
+  TrainConfig config;
+  config.batch_size = batch_size;
+  config.context_length = context_length;
+  config.micro_batch = micro_batch;
+  return plan_batch(config);
+}
+
+TEST(PlanBatch, FillsTheLanesAndTheCache) {
+  EXPECT_EQ(plan(32, 128).lanes, 8);
+  EXPECT_EQ(plan(32, 128).micro_batch, 4);
+  EXPECT_EQ(plan(512, 64).micro_batch, 8);
+  EXPECT_EQ(plan(8, 32).lanes, 2) << "lanes of 32 positions are too small";
+  EXPECT_EQ(plan(8, 32).micro_batch, 4);
+  EXPECT_EQ(plan(1, 16).lanes, 1);
+  EXPECT_EQ(plan(3, 1 << 20).lanes, 3);
+  EXPECT_EQ(plan(3, 1 << 20).micro_batch, 1);
+}
+
+TEST(PlanBatch, TakesTheMicroBatchThatIsAskedForUpToTheLane) {
+  EXPECT_EQ(plan(64, 16, 3).micro_batch, 3);
+  EXPECT_EQ(plan(64, 16, 100).micro_batch, 8);
+}
+
+TEST_F(TrainerTest, TheMicroBatchChangesNothingButRounding) {
+  std::vector<double> losses;
+  for (const char* micro_batch : {"train.micro_batch=0", "train.micro_batch=1", "train.micro_batch=2"}) {
+    Training run(config({"train.batch_size=24", "train.dtype=f64", micro_batch}));
+    for (int64_t step = 1; step <= 4; ++step) losses.push_back(run.trainer.step(step, {}).loss);
+  }
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_NEAR(losses[i], losses[4 + i], 1e-12);
+    EXPECT_NEAR(losses[i], losses[8 + i], 1e-12);
+  }
 }
 
 }  // namespace

@@ -2,7 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/framework/gradient_check.h"
+#include "framework/ops/elementwise.h"
+#include "tests/framework/instruction_sets.h"
 
 namespace ropewalk::testing {
 namespace {
@@ -60,6 +61,50 @@ TEST(LinearTest, AVarUsedTwiceGetsBothGradients) {
   const Function squared = [](Tape&, const std::vector<Var>& in) { return linear(linear(in[0], in[1]), in[1]); };
   EXPECT_LT(gradient_error(squared, {random_tensor({4, 6}, DType::f64, 1), random_tensor({6, 6}, DType::f64, 2)}),
             1e-9);
+}
+
+TEST(LinearTest, IsTheSameOnEveryInstructionSet) {
+  for (int64_t rows : {1, 13, 50}) {
+    check_op(with_bias, {random_tensor({rows, 37}, DType::f64, 1), random_tensor({41, 37}, DType::f64, 2),
+                         random_tensor({41}, DType::f64, 3)});
+  }
+}
+
+Function linear_add_of(double scale) {
+  return [scale](Tape&, const std::vector<Var>& in) { return linear_add(in[0], in[1], in[2], in[3], scale); };
+}
+
+TEST(LinearAddTest, IsTheSumAndHasItsGradients) {
+  for (double scale : {1.0, 1.75}) {
+    for (const auto& [rows, in, out] : {Sizes{1, 1, 1}, Sizes{7, 5, 3}, Sizes{13, 17, 33}}) {
+      const std::vector<Tensor> inputs = {random_tensor({rows, in}, DType::f64, 1),
+                                          random_tensor({out, in}, DType::f64, 2), random_tensor({out}, DType::f64, 3),
+                                          random_tensor({rows, out}, DType::f64, 4)};
+      const Function apart = [scale = scale](Tape&, const std::vector<Var>& v) {
+        return scale_add(v[3], scale, linear(v[0], v[1], v[2]));
+      };
+      EXPECT_LT(run_error(run(linear_add_of(scale), inputs), run(apart, inputs)), 1e-13);
+      check_op(linear_add_of(scale), inputs);
+    }
+  }
+}
+
+TEST(LinearAddTest, AResidualUsedElsewhereGetsAllItsGradients) {
+  // The residual is also the input of the product, feeds the next sum, and is added before and after.
+  const Function chain = [](Tape&, const std::vector<Var>& in) {
+    const Var first = linear_add(in[0], in[1], {}, in[0]);
+    const Var second = linear_add(first, in[1], {}, first);
+    return add(add(second, first), in[0]);
+  };
+  check_op(chain, {random_tensor({4, 6}, DType::f64, 1), random_tensor({6, 6}, DType::f64, 2)});
+}
+
+TEST(LinearAddTest, RefusesAResidualOfAnotherShape) {
+  Workspace workspace;
+  Tape tape(workspace, Mode::train);
+  const Var x = tape.leaf(random_tensor({2, 3}, DType::f32, 1));
+  const Var w = tape.leaf(random_tensor({4, 3}, DType::f32, 2));
+  EXPECT_THROW(linear_add(x, w, {}, x), Error);
 }
 
 TEST(LinearTest, RefusesAWeightOfAnotherWidth) {

@@ -1,0 +1,36 @@
+#include "experiments/terminal.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace ropewalk {
+namespace {
+
+TEST(Terminal, TextIsBrokenAtBlanksAndIndented) {
+  EXPECT_EQ(wrapped("one two three", 80, 2), "one two three\n");
+  EXPECT_EQ(wrapped("one two three", 7, 2), "one two\n  three\n");
+  EXPECT_EQ(wrapped("one  two", 80, 0), "one  two\n") << "blanks that are meant stay";
+  EXPECT_EQ(wrapped("±± ±±", 5, 0), "±± ±±\n") << "columns count, not bytes";
+  EXPECT_EQ(wrapped("a longerthanthat b", 6, 1), "a\n longerthanthat\n b\n");
+  EXPECT_EQ(wrapped("", 6, 1), "\n");
+}
+
+TEST(Terminal, CountsAndListsReadAsWords) {
+  EXPECT_EQ(counted(1, "run"), "1 run");
+  EXPECT_EQ(counted(0, "seed"), "0 seeds");
+  const std::vector<std::string> parts = {"a", "b", "c"};
+  EXPECT_EQ(first_of(parts, 3), "a, b, c");
+  EXPECT_EQ(first_of(parts, 2), "a, b and 1 more");
+}
+
+TEST(Terminal, DurationsHaveTwoUnitsAtMost) {
+  EXPECT_EQ(duration_text(41.4), "41 s");
+  EXPECT_EQ(duration_text(59.6), "1 min 00 s");
+  EXPECT_EQ(duration_text(185), "3 min 05 s");
+  EXPECT_EQ(duration_text(7800), "2 h 10 min");
+  EXPECT_EQ(duration_text(-1), "?");
+}
+
+}  // namespace
+}  // namespace ropewalk

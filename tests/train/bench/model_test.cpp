@@ -1,0 +1,96 @@
+#include "train/bench/model.h"
+
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "small_subject.h"
+#include "tests/train/training_testing.h"
+#include "train/flops.h"
+
+namespace ropewalk {
+namespace {
+
+using namespace testing_support;  // NOLINT(google-build-using-namespace)
+
+TEST(BenchModel, TheSizesAreThoseThatModelsAreComparedAt) {
+  // Useful operations of training a token, counted elsewhere; parameters with learned positions and an untied head.
+  const std::map<std::string, std::pair<double, int64_t>> expected = {
+      {"XS", {0.173e6, 30'656}}, {"S", {1.304e6, 212'480}}, {"M", {7.869e6, 1'271'808}}, {"L", {67.84e6, 10'942'464}}};
+  for (const BenchSize& size : bench_sizes()) {
+    const auto& [flops, parameters] = expected.at(size.name);
+    const BenchSubject subject = bench_size(size.name, {});
+    EXPECT_TRUE(subject.random_tokens);
+    const TrainConfig& train = subject.config.train;
+    EXPECT_NEAR(count_flops(subject.config, train.context_length).training() / flops, 1, 0.003) << size.name;
+    const Transformer model(architecture_of(subject.config), dtype_of(train));
+    EXPECT_EQ(model.parameters().elements(), parameters) << size.name;
+    EXPECT_EQ(train.batch_size * train.context_length, size.batch * size.context);
+  }
+}
+
+TEST(BenchModel, CountsTheOperationsOfItsPass) {
+  const BenchSubject subject = small_subject();
+  const FlopCount count = count_flops(subject.config, subject.config.train.context_length);
+  EXPECT_EQ(BenchModel(subject, BenchPass::train).flops_per_token(), count.training());
+  EXPECT_EQ(BenchModel(subject, BenchPass::forward).flops_per_token(), count.forward);
+}
+
+TEST(BenchModel, ANameThatIsNeitherSizeNorFileIsRefusedWithTheSizes) {
+  try {
+    bench_size("XXL", {});
+    FAIL();
+  } catch (const ConfigError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("'XXL'"), std::string::npos) << text;
+    EXPECT_NE(text.find("XS, S, M, L"), std::string::npos) << text;
+  }
+}
+
+using BenchModelOnData = TinyTraining;
+
+TEST_F(BenchModelOnData, TakesTheDataThatTheConfigurationNames) {
+  const BenchSubject subject{.name = "tiny", .config = config({"data.tokenizer=chars", "train.batch_size=3"})};
+  for (const BenchPass pass : {BenchPass::train, BenchPass::forward}) {
+    BenchModel model(subject, pass);
+    EXPECT_GT(model.config().model.vocab_size, 10);
+    EXPECT_EQ(model.tokens(), 3 * 16);
+    EXPECT_GT(model.run(), 0);
+    EXPECT_GT(model.arena_bytes(), 0U);
+  }
+}
+
+TEST(BenchModel, AForwardPassTakesEverySequenceAndNothingBackward) {
+  // 40 sequences of 60 tokens go 17 at a time.
+  BenchModel model(small_subject({"train.batch_size=40", "train.context_length=60"}), BenchPass::forward);
+  OpClock clock;
+  const double passed = model.run({.clock = &clock});
+  std::map<std::string, OpClock::Row> rows;
+  double total = 0;
+  for (const OpClock::Row& row : clock.rows()) {
+    rows[row.op] = row;
+    total += row.total();
+    EXPECT_EQ(row.of(OpClock::Pass::backward), 0) << row.op;
+  }
+  EXPECT_EQ(rows.at("token_losses").laps, 3);
+  EXPECT_EQ(rows.at("attention").laps, 3 * 2);
+  EXPECT_GT(total, 0);
+  EXPECT_LE(total, passed);
+}
+
+TEST(BenchModel, OpsAreTimedOnOneThreadOnly) {
+  BenchModel model(small_subject({"train.threads=2"}), BenchPass::forward);
+  OpClock clock;
+  EXPECT_THROW(model.run({.clock = &clock}), Error);
+  EXPECT_GT(model.run(), 0);
+}
+
+TEST(BenchModel, TheMemoryOfAllSubjectsTogetherIsChecked) {
+  const std::vector<BenchSubject> few(2, small_subject());
+  EXPECT_NO_THROW(require_memory_for(few));
+  const std::vector<BenchSubject> many(1000, bench_size("L", {"model.d_model=6144", "model.n_layers=96"}));
+  EXPECT_THROW(require_memory_for(many), Error);
+}
+
+}  // namespace
+}  // namespace ropewalk

@@ -1,0 +1,92 @@
+#include "train/bench/variants.h"
+
+#include <functional>
+#include <memory>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "layers/positions/scheme.h"
+#include "train/bench/rounds.h"
+
+namespace ropewalk {
+namespace {
+
+constexpr int64_t kLeastRounds = 5;
+
+VariantTable table_of(const std::string& subject, const std::string& group, const std::vector<std::string>& names,
+                      std::span<const std::function<double()>> runs, double seconds) {
+  VariantTable table{.subject = subject, .group = group};
+  const std::vector<Timing> timings = time_in_rounds(runs, seconds, kLeastRounds);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    table.rows.push_back({.name = names[i], .ms = 1e3 * timings[i].median, .ratio = timings[i].ratio});
+    table.rounds = timings[i].rounds;
+  }
+  return table;
+}
+
+/// The values of one key, the first of them the one that others are compared with.
+VariantTable over_values(const SubjectWith& subject, const std::string& key, const std::vector<std::string>& values,
+                         double seconds) {
+  std::vector<BenchSubject> subjects;
+  for (const std::string& value : values) subjects.push_back(subject({fmt::format("{}={}", key, value)}));
+  require_memory_for(subjects);
+  std::vector<std::unique_ptr<BenchModel>> models;
+  std::vector<std::function<double()>> runs;
+  for (const BenchSubject& one : subjects) {
+    models.push_back(std::make_unique<BenchModel>(one, BenchPass::train));
+    runs.emplace_back([model = models.back().get()] { return model->run(); });
+  }
+  return table_of(subjects.front().name, key, values, runs, seconds);
+}
+
+VariantTable over_logging(const SubjectWith& subject, double seconds) {
+  const BenchSubject one = subject({});
+  BenchModel model(one, BenchPass::train);
+  const StepRequest layers{.norms = true, .residuals = true};
+  const StepRequest attention{.attention = true};
+  const StepRequest both{.norms = true, .residuals = true, .attention = true};
+  std::vector<std::function<double()>> runs;
+  for (const StepRequest& request : {StepRequest{}, layers, attention, both}) {
+    runs.emplace_back([&model, request] { return model.run(request); });
+  }
+  return table_of(one.name, "logged at each step", {"nothing", "layers", "attention", "layers and attention"}, runs,
+                  seconds);
+}
+
+}  // namespace
+
+std::vector<VariantTable> bench_variants(const SubjectWith& subject, double seconds) {
+  std::vector<std::string> encodings = {"none"};
+  for (const PositionSchemeRow& row : position_schemes()) {
+    if (row.info.name != encodings.front()) encodings.push_back(row.info.name);
+  }
+  return {over_values(subject, "position.encoding", encodings, seconds),
+          over_values(subject, "model.norm", {"layernorm", "rmsnorm"}, seconds), over_logging(subject, seconds)};
+}
+
+std::string to_text(const std::vector<VariantTable>& tables) {
+  std::string out;
+  for (const VariantTable& t : tables) {
+    if (!out.empty()) out += "\n";
+    out += fmt::format("{}: {}, {} rounds\n  {:<22} {:>10} {:>7}\n", t.subject, t.group, t.rounds, "", "ms", "ratio");
+    for (const VariantTable::Row& row : t.rows) {
+      out += fmt::format("  {:<22} {:>10.3f} {:>7.3f}\n", row.name, row.ms, row.ratio);
+    }
+  }
+  return out;
+}
+
+std::string to_json(const std::vector<VariantTable>& tables) {
+  nlohmann::json out = nlohmann::json::array();
+  for (const VariantTable& t : tables) {
+    nlohmann::json rows = nlohmann::json::array();
+    for (const VariantTable::Row& row : t.rows) {
+      rows.push_back({{"name", row.name}, {"ms", row.ms}, {"ratio", row.ratio}});
+    }
+    out.push_back({{"name", t.subject}, {"group", t.group}, {"rounds", t.rounds}, {"rows", rows}});
+  }
+  return nlohmann::json{{"tables", out}}.dump();
+}
+
+}  // namespace ropewalk
