@@ -70,31 +70,6 @@ HWY_INLINE void tile(int64_t depth, Matrix<T> a, const T* HWY_RESTRICT b, int64_
   }
 }
 
-#if HWY_TARGET != HWY_SCALAR
-/// to[r * ldt + c] = from[c * ldf + r] for a square of one 128-bit vector a side.
-template <class T>
-HWY_INLINE void transpose_square(const T* from, int64_t ldf, T* to, int64_t ldt) {
-  const hn::CappedTag<T, 16 / sizeof(T)> d;
-  const auto r0 = hn::LoadU(d, from);
-  const auto r1 = hn::LoadU(d, from + ldf);
-  if constexpr (sizeof(T) == 8) {
-    hn::StoreU(hn::InterleaveLower(d, r0, r1), d, to);
-    hn::StoreU(hn::InterleaveUpper(d, r0, r1), d, to + ldt);
-  } else {
-    const auto r2 = hn::LoadU(d, from + 2 * ldf);
-    const auto r3 = hn::LoadU(d, from + 3 * ldf);
-    const auto low01 = hn::InterleaveLower(d, r0, r1);
-    const auto low23 = hn::InterleaveLower(d, r2, r3);
-    const auto high01 = hn::InterleaveUpper(d, r0, r1);
-    const auto high23 = hn::InterleaveUpper(d, r2, r3);
-    hn::StoreU(hn::ConcatLowerLower(d, low23, low01), d, to);
-    hn::StoreU(hn::ConcatUpperUpper(d, low23, low01), d, to + ldt);
-    hn::StoreU(hn::ConcatLowerLower(d, high23, high01), d, to + 2 * ldt);
-    hn::StoreU(hn::ConcatUpperUpper(d, high23, high01), d, to + 3 * ldt);
-  }
-}
-#endif
-
 /// to[panel][k][width] = b [depth, columns], `width` columns a panel; what a last panel lacks is zero.
 template <class T>
 HWY_INLINE void pack_right(Matrix<T> b, int64_t depth, int64_t columns, T* to) {

@@ -66,7 +66,11 @@ HWY_INLINE V exp_of(D d, V x) {
     return hn::Exp(d, x);
   } else {
     const hn::Rebind<int32_t, D> di;
-    const auto n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504089F)));
+    // A number so great that its last bit counts ones rounds what is added to it, and the biased exponent stands in its
+    // last bits: no conversion, which would be checked for overflow.
+    const auto rounder = hn::Set(d, 12582912.0F + 127.0F);
+    const auto rounded = hn::MulAdd(x, hn::Set(d, 1.44269504089F), rounder);
+    const auto n = hn::Sub(rounded, rounder);
     // ln 2 in two parts: n times the first is exact.
     auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375F), x);
     r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4F), r);
@@ -77,11 +81,36 @@ HWY_INLINE V exp_of(D d, V x) {
     const auto p01 = hn::MulAdd(hn::Set(d, 1.6666665459e-1F), r, hn::Set(d, 5.0000001201e-1F));
     const auto p = hn::MulAdd(hn::MulAdd(p45, square, p23), square, p01);
     const auto mantissa = hn::Add(hn::MulAdd(p, square, r), hn::Set(d, 1.0F));
-    const auto exponent = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127)));
+    const auto exponent = hn::ShiftLeft<23>(hn::BitCast(di, rounded));
     const auto y = hn::Mul(mantissa, hn::BitCast(d, exponent));
     return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.33F)), y);
   }
 }
+
+#if HWY_TARGET != HWY_SCALAR
+/// to[r * ldt + c] = from[c * ldf + r] for a square of one 128-bit vector a side.
+template <class T>
+HWY_INLINE void transpose_square(const T* from, int64_t ldf, T* to, int64_t ldt) {
+  const hn::CappedTag<T, 16 / sizeof(T)> d;
+  const auto r0 = hn::LoadU(d, from);
+  const auto r1 = hn::LoadU(d, from + ldf);
+  if constexpr (sizeof(T) == 8) {
+    hn::StoreU(hn::InterleaveLower(d, r0, r1), d, to);
+    hn::StoreU(hn::InterleaveUpper(d, r0, r1), d, to + ldt);
+  } else {
+    const auto r2 = hn::LoadU(d, from + 2 * ldf);
+    const auto r3 = hn::LoadU(d, from + 3 * ldf);
+    const auto low01 = hn::InterleaveLower(d, r0, r1);
+    const auto low23 = hn::InterleaveLower(d, r2, r3);
+    const auto high01 = hn::InterleaveUpper(d, r0, r1);
+    const auto high23 = hn::InterleaveUpper(d, r2, r3);
+    hn::StoreU(hn::ConcatLowerLower(d, low23, low01), d, to);
+    hn::StoreU(hn::ConcatUpperUpper(d, low23, low01), d, to + ldt);
+    hn::StoreU(hn::ConcatLowerLower(d, high23, high01), d, to + 2 * ldt);
+    hn::StoreU(hn::ConcatUpperUpper(d, high23, high01), d, to + 3 * ldt);
+  }
+}
+#endif
 
 /// Applies a scalar function to each lane, for functions that have no vector form in double.
 template <class D, class V, class F>

@@ -24,41 +24,62 @@ void clear(T* x, int64_t n) {
 template <class T>
 inline constexpr int kSafeExponent = std::numeric_limits<T>::max_exponent / 2 - 8;
 
-/// One row in padded form: optionally rotated and scaled. Returns false where it holds a NaN, an infinity or a number
-/// so great that a product of masked elements could become one.
+/// to [rows, padded] = scale * from [rows, n], filled up with zeros. Returns false where an element is a NaN, an
+/// infinity or so great that a product of masked elements could become one.
 template <class T>
-bool pack_row(const T* from, int64_t n, int64_t padded, const RotaryTable* rotary, int64_t position, T scale, T* to) {
+bool pack_rows(const T* from, int64_t row_stride, int64_t rows, int64_t n, int64_t padded, T scale, T* to) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   // What reaches 2^kSafeExponent becomes infinite times this, and infinity times 0 is NaN.
   const T to_infinity = std::ldexp(T(1), std::numeric_limits<T>::max_exponent - kSafeExponent<T>);
-  const T zero_if_safe = sum_of<T>(n, [&](auto d, int64_t i) HWY_ATTR {
-    const auto x = hn::Mul(hn::LoadU(d, from + i), hn::Set(d, scale));
-    hn::StoreU(x, d, to + i);
-    return hn::Mul(hn::Mul(x, hn::Set(d, to_infinity)), hn::Zero(d));
-  });
-  for (int64_t i = n; i < padded; ++i) to[i] = 0;
-  if (rotary != nullptr) {
-    const int64_t half = rotary->dims / 2;
-    rotate_row<T>(to, rotary->cos.template data<T>() + position * half,
-                  rotary->sin.template data<T>() + position * half, rotary->dims, rotary->pairing, false);
+  auto zero_if_safe = hn::Zero(d);
+  T rest_if_safe = 0;
+  const int64_t whole = n / lanes * lanes;
+  for (int64_t r = 0; r < rows; ++r, from += row_stride, to += padded) {
+    for (int64_t c = 0; c < whole; c += lanes) {
+      const auto x = hn::Mul(hn::LoadU(d, from + c), hn::Set(d, scale));
+      hn::StoreU(x, d, to + c);
+      zero_if_safe = hn::MulAdd(hn::Mul(x, hn::Set(d, to_infinity)), hn::Zero(d), zero_if_safe);
+    }
+    for (int64_t c = whole; c < n; ++c) {
+      to[c] = from[c] * scale;
+      rest_if_safe += to[c] * to_infinity * T(0);
+    }
+    for (int64_t c = n; c < padded; ++c) to[c] = 0;
   }
-  return zero_if_safe == T(0);
+  return hn::GetLane(hn::SumOfLanes(d, zero_if_safe)) + rest_if_safe == T(0);
+}
+
+/// Rotates packed rows in place, the first of which stands at `position`; `inverse` for gradients.
+template <class T>
+void rotate_rows(const RotaryTable* rotary, int64_t position, int64_t rows, int64_t padded, bool inverse, T* x) {
+  if (rotary == nullptr) return;
+  const int64_t half = rotary->dims / 2;
+  const T* cos = rotary->cos.template data<T>() + position * half;
+  const T* sin = rotary->sin.template data<T>() + position * half;
+  for (int64_t r = 0; r < rows; ++r) {
+    rotate_row<T>(x + r * padded, cos + r * half, sin + r * half, rotary->dims, rotary->pairing, inverse);
+  }
 }
 
 /// to [columns, padded_rows] = from [rows, columns]^T, the columns beyond rows zero.
 template <class T>
 void transpose(const T* from, int64_t rows, int64_t columns, int64_t ld, int64_t padded_rows, T* to) {
-  constexpr int64_t kBlock = 16;
-  for (int64_t c0 = 0; c0 < columns; c0 += kBlock) {
-    const int64_t c1 = std::min(columns, c0 + kBlock);
-    for (int64_t r0 = 0; r0 < rows; r0 += kBlock) {
-      const int64_t r1 = std::min(rows, r0 + kBlock);
-      for (int64_t c = c0; c < c1; ++c) {
-        for (int64_t r = r0; r < r1; ++r) to[c * padded_rows + r] = from[r * ld + c];
-      }
+  int64_t turned_rows = 0;
+  int64_t turned_columns = 0;
+#if HWY_TARGET != HWY_SCALAR
+  constexpr int64_t kSide = 16 / sizeof(T);
+  turned_rows = rows / kSide * kSide;
+  turned_columns = columns / kSide * kSide;
+  for (int64_t r = 0; r < turned_rows; r += kSide) {
+    for (int64_t c = 0; c < turned_columns; c += kSide) {
+      transpose_square(from + r * ld + c, ld, to + c * padded_rows + r, padded_rows);
     }
-    for (int64_t c = c0; c < c1; ++c) {
-      for (int64_t r = rows; r < padded_rows; ++r) to[c * padded_rows + r] = 0;
-    }
+  }
+#endif
+  for (int64_t c = 0; c < columns; ++c) {
+    for (int64_t r = c < turned_columns ? turned_rows : 0; r < rows; ++r) to[c * padded_rows + r] = from[r * ld + c];
+    for (int64_t r = rows; r < padded_rows; ++r) to[c * padded_rows + r] = 0;
   }
 }
 
@@ -66,6 +87,7 @@ void transpose(const T* from, int64_t rows, int64_t columns, int64_t ld, int64_t
 struct TileMask {
   int64_t begin[64];
   int64_t end[64];
+  int64_t width[64];    ///< columns that are computed for the panel of a row, in whole vectors
   int64_t columns = 0;  ///< columns at and beyond this are hidden from every row
   bool empty = true;
   bool full = true;    ///< nothing to hide, not even columns that only fill up the last vector
@@ -75,17 +97,27 @@ struct TileMask {
 template <class T>
 TileMask tile_mask(const AttentionProblem<T>& p, int64_t t0, int64_t rows, int64_t j0, int64_t columns) {
   TileMask tile;
-  tile.full = columns == AttentionScratch<T>::padded(columns);
   tile.global = std::clamp<int64_t>(p.global_keys() - j0, 0, columns);
+  const auto local = [&](int64_t r) {
+    const KeyRange keys = p.local_keys(p.position(t0 + r));
+    return KeyRange{std::clamp<int64_t>(keys.begin - j0, 0, columns), std::clamp<int64_t>(keys.end - j0, 0, columns)};
+  };
+  tile.full = columns == AttentionScratch<T>::padded(columns);
   for (int64_t r = 0; r < rows; ++r) {
+    const KeyRange keys = local(r);
+    tile.begin[r] = keys.begin;
+    tile.end[r] = keys.end;
     const int64_t i = p.position(t0 + r);
-    const KeyRange keys = p.local_keys(i);
-    tile.begin[r] = std::clamp<int64_t>(keys.begin - j0, 0, columns);
-    tile.end[r] = std::clamp<int64_t>(keys.end - j0, 0, columns);
     const int64_t seen_globals = p.mask.causal ? std::clamp<int64_t>(i + 1 - j0, 0, tile.global) : tile.global;
-    if (tile.end[r] > tile.begin[r] || seen_globals > 0) tile.empty = false;
-    if (tile.begin[r] > 0 || tile.end[r] < columns) tile.full = false;
-    tile.columns = std::max({tile.columns, tile.end[r], seen_globals});
+    if (keys.end > keys.begin || seen_globals > 0) tile.empty = false;
+    if (keys.begin > 0 || keys.end < columns) tile.full = false;
+    tile.columns = std::max({tile.columns, keys.end, seen_globals});
+  }
+  for (int64_t r = 0; r < rows;) {
+    const int64_t n = panel_rows(rows - r);
+    const int64_t end = std::max(*std::max_element(tile.end + r, tile.end + r + n), tile.global > 0 ? tile.columns : 0);
+    std::fill(tile.width + r, tile.width + r + n, AttentionScratch<T>::padded(end));
+    r += n;
   }
   return tile;
 }
@@ -108,44 +140,17 @@ class Head {
 
   // Keys and values of one key/value head; true where all are finite.
   bool pack_keys(int64_t b, int64_t g, bool backward) {
-    bool finite = true;
-    T* rows = backward ? w.k : nullptr;
-    constexpr int64_t kBlock = 16;
-    const T* k = p.k.head(b, g);
-    for (int64_t j0 = 0; j0 < p.keys; j0 += kBlock) {
-      const int64_t n = std::min(kBlock, p.keys - j0);
-      T block[kBlock * 512];
-      const bool wide = w.dk_pad > 512;
-      for (int64_t r = 0; r < n; ++r) {
-        T* to = rows != nullptr ? rows + (j0 + r) * w.dk_pad : wide ? w.row : block + r * w.dk_pad;
-        finite &= pack_row(k + (j0 + r) * p.k.row_stride, p.dk, w.dk_pad, p.rotary, j0 + r, T(1), to);
-        if (rows == nullptr && wide) {
-          for (int64_t c = 0; c < p.dk; ++c) w.kt[c * w.keys_pad + j0 + r] = to[c];
-        }
-      }
-      if (rows == nullptr && wide) continue;
-      const T* from = rows != nullptr ? rows + j0 * w.dk_pad : block;
-      for (int64_t c = 0; c < p.dk; ++c) {
-        for (int64_t r = 0; r < n; ++r) w.kt[c * w.keys_pad + j0 + r] = from[r * w.dk_pad + c];
-      }
-    }
-    for (int64_t c = 0; c < p.dk; ++c) {
-      for (int64_t j = p.keys; j < w.keys_pad; ++j) w.kt[c * w.keys_pad + j] = 0;
-    }
-    const T* v = p.v.head(b, g);
-    for (int64_t j = 0; j < p.keys; ++j) {
-      finite &= pack_row<T>(v + j * p.v.row_stride, p.dv, w.dv_pad, nullptr, 0, T(1), w.v + j * w.dv_pad);
-    }
+    const bool finite_k = pack_rows(p.k.head(b, g), p.k.row_stride, p.keys, p.dk, w.dk_pad, T(1), w.k);
+    rotate_rows(p.rotary, 0, p.keys, w.dk_pad, false, w.k);
+    transpose(w.k, p.keys, p.dk, w.dk_pad, w.keys_pad, w.kt);
+    const bool finite_v = pack_rows(p.v.head(b, g), p.v.row_stride, p.keys, p.dv, w.dv_pad, T(1), w.v);
     if (backward) transpose(w.v, p.keys, p.dv, w.dv_pad, w.keys_pad, w.vt);
-    return finite;
+    return finite_k && finite_v;
   }
 
   bool pack_queries(int64_t b, int64_t h) {
-    bool finite = true;
-    const T* q = p.q.head(b, h);
-    for (int64_t t = 0; t < p.queries; ++t) {
-      finite &= pack_row(q + t * p.q.row_stride, p.dk, w.dk_pad, p.rotary, p.position(t), p.scale, w.q + t * w.dk_pad);
-    }
+    const bool finite = pack_rows(p.q.head(b, h), p.q.row_stride, p.queries, p.dk, w.dk_pad, p.scale, w.q);
+    rotate_rows(p.rotary, p.position(0), p.queries, w.dk_pad, false, w.q);
     if (p.offset_bias != nullptr) {
       const T* bias = p.offset_bias + h * p.offsets();
       std::memcpy(w.bias, bias, static_cast<std::size_t>(p.offsets()) * sizeof(T));
@@ -159,12 +164,8 @@ class Head {
     if (p.relative_keys == nullptr) return true;
     transpose(p.relative_keys, p.relative_rows(), p.dk, p.dk, w.relative_pad, w.rel_t);
     if (!backward) return true;
-    bool finite = true;
     clear(w.d_rel, p.relative_rows() * w.dk_pad);
-    for (int64_t r = 0; r < p.relative_rows(); ++r) {
-      finite &= pack_row<T>(p.relative_keys + r * p.dk, p.dk, w.dk_pad, nullptr, 0, T(1), w.rel + r * w.dk_pad);
-    }
-    return finite;
+    return pack_rows(p.relative_keys, p.dk, p.relative_rows(), p.dk, w.dk_pad, T(1), w.rel);
   }
 
   void forward(int64_t b, int64_t h, bool finite_keys) {
@@ -203,12 +204,12 @@ class Head {
   }
 
   void backward(int64_t b, int64_t h, bool finite_keys) {
-    bool finite = pack_queries(b, h) && finite_keys;
+    const bool finite_queries = pack_queries(b, h);
+    const bool finite_dy = pack_rows(p.dy.head(b, h), p.dy.row_stride, p.queries, p.dv, w.dv_pad, T(1), w.dy);
+    const bool finite = finite_queries && finite_dy && finite_keys;
     const T* lse = p.lse + (b * p.H + h) * p.queries;
-    const T* dy = p.dy.head(b, h);
     const T* y = p.y.head(b, h);
     for (int64_t t = 0; t < p.queries; ++t) {
-      finite &= pack_row<T>(dy + t * p.dy.row_stride, p.dv, w.dv_pad, nullptr, 0, T(1), w.dy + t * w.dv_pad);
       w.delta[t] = sum_of<T>(p.dv, [&](auto d, int64_t c) HWY_ATTR {
         return hn::Mul(hn::LoadU(d, w.dy + t * w.dv_pad + c), hn::LoadU(d, y + t * p.y.row_stride + c));
       });
@@ -225,10 +226,9 @@ class Head {
           by_row.backward(t0 + r, lse[t0 + r], w.delta[t0 + r], w.dq + r * w.dk_pad, d_bias);
       }
       if (p.dq) {
-        for (int64_t r = 0; r < rows; ++r) {
-          unpack_row(w.dq + r * w.dk_pad, p.position(t0 + r), p.scale, p.add_dq, p.dk,
-                     p.dq.head(b, h) + (t0 + r) * p.dq.row_stride);
-        }
+        rotate_rows(p.rotary, p.position(t0), rows, w.dk_pad, true, w.dq);
+        unpack_rows(w.dq, rows, w.dk_pad, p.scale, p.add_dq, p.dk, p.dq.head(b, h) + t0 * p.dq.row_stride,
+                    p.dq.row_stride);
       }
     }
     if (d_bias != nullptr) {
@@ -240,15 +240,12 @@ class Head {
   }
 
   void unpack_keys(int64_t b, int64_t g) {
-    for (int64_t j = 0; j < p.keys; ++j) {
-      if (p.dk_out) {
-        unpack_row(w.dk + j * w.dk_pad, j, T(1), p.add_dk, p.dk, p.dk_out.head(b, g) + j * p.dk_out.row_stride);
-      }
-      if (!p.dv_out) continue;
-      const T* from = w.dv + j * w.dv_pad;
-      T* to = p.dv_out.head(b, g) + j * p.dv_out.row_stride;
-      vectorise<T>(p.dv,
-                   [&](auto d, int64_t c) HWY_ATTR { store_or_add(d, p.add_dv, hn::LoadU(d, from + c), to + c); });
+    if (p.dk_out) {
+      rotate_rows(p.rotary, 0, p.keys, w.dk_pad, true, w.dk);
+      unpack_rows(w.dk, p.keys, w.dk_pad, T(1), p.add_dk, p.dk, p.dk_out.head(b, g), p.dk_out.row_stride);
+    }
+    if (p.dv_out) {
+      unpack_rows(w.dv, p.keys, w.dv_pad, T(1), p.add_dv, p.dv, p.dv_out.head(b, g), p.dv_out.row_stride);
     }
   }
 
@@ -265,34 +262,26 @@ class Head {
   static constexpr int64_t kRows = AttentionScratch<T>::kRows;
   static constexpr int64_t kCols = AttentionScratch<T>::kCols;
 
-  /// A gradient row: rotated back, scaled, stored or added. The row given is used up.
-  void unpack_row(T* row, int64_t position, T scale, bool add, int64_t n, T* to) {
-    if (p.rotary != nullptr) {
-      const int64_t half = p.rotary->dims / 2;
-      rotate_row<T>(row, p.rotary->cos.template data<T>() + position * half,
-                    p.rotary->sin.template data<T>() + position * half, p.rotary->dims, p.rotary->pairing, true);
+  /// to [rows, n] (rows ld apart) = or += scale * from [rows, padded].
+  static void unpack_rows(const T* from, int64_t rows, int64_t padded, T scale, bool add, int64_t n, T* to,
+                          int64_t ld) {
+    for (int64_t r = 0; r < rows; ++r, from += padded, to += ld) {
+      vectorise<T>(n, [&](auto d, int64_t c) HWY_ATTR {
+        store_or_add(d, add, hn::Mul(hn::LoadU(d, from + c), hn::Set(d, scale)), to + c);
+      });
     }
-    vectorise<T>(n, [&](auto d, int64_t c)
-                        HWY_ATTR { store_or_add(d, add, hn::Mul(hn::LoadU(d, row + c), hn::Set(d, scale)), to + c); });
   }
 
-  /// Columns of a tile that rows [r, r + n) need, in whole vectors.
-  static int64_t width_of(const TileMask& tile, int64_t r, int64_t n) {
-    int64_t end = tile.global > 0 ? tile.columns : 0;
-    for (int64_t i = r; i < r + n; ++i) end = std::max(end, tile.end[i]);
-    return AttentionScratch<T>::padded(end);
-  }
-
-  /// w.s = the scores of a tile, hidden ones -infinity, up to width_of each panel.
+  /// w.s = the scores of a tile, hidden ones -infinity, up to the width of each panel.
   void scores(int64_t t0, int64_t rows, int64_t j0, const TileMask& tile) {
     small_gemm<T>(rows, kCols, p.dk, {w.q + t0 * w.dk_pad, w.dk_pad, 1}, w.kt + j0, w.keys_pad, false, w.s, kCols,
-                  [&](int64_t r, int64_t n, int64_t&, int64_t&, int64_t& width) { width = width_of(tile, r, n); });
+                  [&](int64_t r, int64_t, int64_t&, int64_t&, int64_t& width) { width = tile.width[r]; });
     const hn::ScalableTag<T> d;
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
     for (int64_t r = 0; r < rows; ++r) {
       T* s = w.s + r * kCols;
       const int64_t i = p.position(t0 + r);
-      const int64_t width = row_width(tile, r, rows);
+      const int64_t width = tile.width[r];
       if (p.offset_bias != nullptr) {
         const T* bias = w.bias + j0 - i + p.keys - 1;
         for (int64_t c = 0; c < width; c += lanes) {
@@ -304,17 +293,6 @@ class Head {
         for (int64_t c = 0; c < width; ++c) s[c] += qa[std::clamp(j0 + c - i, -p.clip, p.clip) + p.clip];
       }
       if (!tile.full) hide(p, tile, i, r, j0, width, s);
-    }
-  }
-
-  /// The width to which the panel of a row was computed.
-  static int64_t row_width(const TileMask& tile, int64_t r, int64_t rows) {
-    int64_t first = 0;
-    while (true) {
-      const int64_t left = rows - first;
-      const int64_t take = left >= kPanelRows ? kPanelRows : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-      if (r < first + take) return width_of(tile, first, take);
-      first += take;
     }
   }
 
@@ -342,7 +320,7 @@ class Head {
       scores(t0, rows, j0, tile);
       for (int64_t r = 0; r < rows; ++r) {
         T* s = w.s + r * kCols;
-        const int64_t width = row_width(tile, r, rows);
+        const int64_t width = tile.width[r];
         auto largest = hn::Set(d, kHidden);
         for (int64_t c = 0; c < width; c += lanes) largest = hn::Max(largest, hn::LoadU(d, s + c));
         const T before = w.row_max[r];
@@ -373,9 +351,8 @@ class Head {
           }
         }
       }
-      small_gemm<T>(
-          rows, w.dv_pad, tile.columns, {w.s, kCols, 1}, w.v + j0 * w.dv_pad, w.dv_pad, true, w.o, w.dv_pad,
-          [&](int64_t r, int64_t n, int64_t&, int64_t& end, int64_t&) { end = std::min(end, width_of(tile, r, n)); });
+      small_gemm<T>(rows, w.dv_pad, tile.columns, {w.s, kCols, 1}, w.v + j0 * w.dv_pad, w.dv_pad, true, w.o, w.dv_pad,
+                    [&](int64_t r, int64_t, int64_t&, int64_t& end, int64_t&) { end = std::min(end, tile.width[r]); });
       first = false;
     }
   }
@@ -390,16 +367,14 @@ class Head {
       const TileMask tile = tile_mask(p, t0, rows, j0, std::min<int64_t>(kCols, p.keys - j0));
       if (tile.empty) continue;
       scores(t0, rows, j0, tile);
-      const auto by_width = [&](int64_t r, int64_t n, int64_t&, int64_t&, int64_t& width) {
-        width = width_of(tile, r, n);
-      };
+      const auto by_width = [&](int64_t r, int64_t, int64_t&, int64_t&, int64_t& width) { width = tile.width[r]; };
       small_gemm<T>(rows, kCols, p.dv, {w.dy + t0 * w.dv_pad, w.dv_pad, 1}, w.vt + j0, w.keys_pad, false, w.ds, kCols,
                     by_width);
       const int64_t tile_width = AttentionScratch<T>::padded(tile.columns);
       for (int64_t r = 0; r < rows; ++r) {
         T* s = w.s + r * kCols;
         T* ds = w.ds + r * kCols;
-        const int64_t width = row_width(tile, r, rows);
+        const int64_t width = tile.width[r];
         const auto shift = hn::Set(d, lse[t0 + r]);
         const auto delta = hn::Set(d, w.delta[t0 + r]);
         for (int64_t c = 0; c < width; c += lanes) {
@@ -423,18 +398,16 @@ class Head {
         }
       }
       // Key j gets nothing from the rows of the tile before the first that sees it.
-      const auto rows_that_see = [&](int64_t c, int64_t n, int64_t& begin, int64_t& end, int64_t&) {
+      const auto rows_that_see = [&](int64_t c, int64_t, int64_t& begin, int64_t& end, int64_t&) {
         if (tile.global > c) return;
         while (begin < end && tile.end[begin] <= c) ++begin;
-        (void)n;
       };
       small_gemm<T>(tile.columns, w.dv_pad, rows, {w.s, 1, kCols}, w.dy + t0 * w.dv_pad, w.dv_pad, true,
                     w.dv + j0 * w.dv_pad, w.dv_pad, rows_that_see);
       small_gemm<T>(tile.columns, w.dk_pad, rows, {w.ds, 1, kCols}, w.q + t0 * w.dk_pad, w.dk_pad, true,
                     w.dk + j0 * w.dk_pad, w.dk_pad, rows_that_see);
-      small_gemm<T>(
-          rows, w.dk_pad, tile.columns, {w.ds, kCols, 1}, w.k + j0 * w.dk_pad, w.dk_pad, true, w.dq, w.dk_pad,
-          [&](int64_t r, int64_t n, int64_t&, int64_t& end, int64_t&) { end = std::min(end, width_of(tile, r, n)); });
+      small_gemm<T>(rows, w.dk_pad, tile.columns, {w.ds, kCols, 1}, w.k + j0 * w.dk_pad, w.dk_pad, true, w.dq, w.dk_pad,
+                    [&](int64_t r, int64_t, int64_t&, int64_t& end, int64_t&) { end = std::min(end, tile.width[r]); });
     }
     if (p.relative_keys != nullptr) {
       small_gemm<T>(rows, w.dk_pad, p.relative_rows(), {w.dqa, w.relative_pad, 1}, w.rel, w.dk_pad, true, w.dq,

@@ -82,15 +82,14 @@ struct AttentionScratch {
   T* v;        // [keys, dv_pad]
   T* s;        // [kRows, kCols] scores, then probabilities
   T* o;        // [kRows, dv_pad]
-  T* row;      // one row of q or k while it is rotated
   T* bias;     // [offsets, and a tile beyond]
   T* row_max;  // [kRows]
   T* row_sum;  // [kRows]
   T* row_dot;  // [kRows] sum of p s, for the entropy
   T* rel_t;    // [dk, relative_pad]
   T* qa;       // [kRows, relative_pad]
+  T* k;        // [keys, dk_pad], rotated
   // backward
-  T* k;       // [keys, dk_pad]
   T* vt;      // [dv, keys_pad]
   T* dy;      // [queries, dv_pad]
   T* ds;      // [kRows, kCols]
@@ -113,9 +112,9 @@ struct AttentionScratch {
     q = take(p.queries * dk_pad);
     kt = take(p.dk * keys_pad);
     v = take(p.keys * dv_pad);
+    k = take(p.keys * dk_pad);
     s = take(kRows * kCols);
     o = take(kRows * dv_pad);
-    row = take(std::max(dk_pad, dv_pad));
     const int64_t bias_size = p.offset_bias != nullptr ? p.offsets() + 2 * kCols : 1;
     bias = take(bias_size);
     row_max = take(kRows);
@@ -124,7 +123,6 @@ struct AttentionScratch {
     rel_t = take(p.dk * relative_pad);
     qa = take(kRows * relative_pad);
     if (!backward) return;
-    k = take(p.keys * dk_pad);
     vt = take(p.dv * keys_pad);
     dy = take(p.queries * dv_pad);
     ds = take(kRows * kCols);

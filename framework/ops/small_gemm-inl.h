@@ -16,6 +16,11 @@ namespace ropewalk::HWY_NAMESPACE {
 // Rows of C held in registers at once: with three vectors a row this fills 32 (AVX-512) or 16 registers.
 inline constexpr int kPanelRows = HWY_TARGET == HWY_AVX3 ? 8 : 4;
 
+/// Rows that are taken together of `left` remaining ones.
+HWY_INLINE int64_t panel_rows(int64_t left) {
+  return left >= kPanelRows ? kPanelRows : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+}
+
 /// A(m, k) = data[m * row_stride + k * column_stride]
 template <class T>
 struct Left {
@@ -75,8 +80,7 @@ template <class T, class Limits>
 HWY_INLINE void small_gemm(int64_t rows, int64_t columns, int64_t depth, Left<T> a, const T* b, int64_t ldb, bool add,
                            T* c, int64_t ldc, Limits&& limits) {
   for (int64_t r = 0; r < rows;) {
-    const int64_t left = rows - r;
-    const int64_t take = left >= kPanelRows ? kPanelRows : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+    const int64_t take = panel_rows(rows - r);
     int64_t begin = 0;
     int64_t end = depth;
     int64_t width = columns;
