@@ -11,7 +11,7 @@ struct DataConfig {
   std::string path;                  ///< a file or a glob; several files are read in the order of their names
   std::string tokenizer = "bytes";   ///< bytes | chars | sentencepiece
   std::string token_dtype = "auto";  ///< tokens: auto (llm.c header, else uint16) | uint16 | uint32 (both: no header)
-  std::string task = "copy";         ///< copy | reverse | sort | addition | parity | associative_recall
+  std::string task = "copy";         ///< a name of task_kinds()
   int64_t min_length = 1;            ///< tasks: shortest training problem
   int64_t max_length = 20;           ///< tasks: longest training problem
   int64_t alphabet = 0;              ///< tasks: payload symbols (associative_recall: keys, and as many values); 0: 32,

@@ -87,7 +87,11 @@ class TaskDataset : public Dataset {
 
   uint64_t fingerprint() const override {
     Hash hash;
-    for (const char c : describe()) hash.add(static_cast<uint8_t>(c));
+    for (const char c : task_.kind->name) hash.add(static_cast<uint8_t>(c));
+    for (const int64_t value : {task_.alphabet, task_.min_length, task_.max_length, task_.train_problems}) {
+      hash.add(static_cast<uint64_t>(value));
+    }
+    hash.add(task_.least_significant_first ? 1 : 0);
     return hash.value();
   }
 

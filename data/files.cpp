@@ -87,16 +87,4 @@ std::string read_file(const std::string& path) {
   return content;
 }
 
-void write_file(const std::string& path, const std::string& content) {
-  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (file.fd < 0) throw DataError(fmt::format("{}: cannot be written: {}", path, reason(errno)));
-  std::size_t written = 0;
-  while (written < content.size()) {
-    const ssize_t put = write(file.fd, content.data() + written, content.size() - written);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) throw DataError(fmt::format("{}: cannot be written: {}", path, reason(errno)));
-    written += static_cast<std::size_t>(put);
-  }
-}
-
 }  // namespace ropewalk

@@ -15,7 +15,4 @@ std::vector<std::string> find_files(const std::string& path);
 /// empty.
 std::string read_file(const std::string& path);
 
-/// Writes a file as a whole. Throws DataError.
-void write_file(const std::string& path, const std::string& content);
-
 }  // namespace ropewalk

@@ -192,12 +192,12 @@ std::string token_name(const Tokenizer& tokenizer, int32_t id) {
   return decode(tokenizer, {&id, 1});
 }
 
-void save_tokenizer(const Tokenizer& tokenizer, const std::string& path) {
+std::string tokenizer_text(const Tokenizer& tokenizer) {
   std::string content =
       fmt::format("{}{} {}\n", kMagic, kKindNames[static_cast<std::size_t>(tokenizer.kind)], tokenizer.vocab_size);
   for (const char32_t c : tokenizer.chars) content += fmt::format("U+{:04X}\n", static_cast<uint32_t>(c));
   for (const std::string& name : tokenizer.symbols) content += name + "\n";
-  write_file(path, content);
+  return content;
 }
 
 Tokenizer load_tokenizer(const std::string& path) {

@@ -38,8 +38,8 @@ std::string decode(const Tokenizer& tokenizer, std::span<const int32_t> ids);
 std::string token_name(const Tokenizer& tokenizer, int32_t id);
 
 /// The tokenizer as a text file, and back: a line "ropewalk-vocabulary 1 KIND SIZE", then for chars a line "U+HEX"
-/// each, for symbols a line with the name each. Throws DataError with file and line.
-void save_tokenizer(const Tokenizer& tokenizer, const std::string& path);
+/// each, for symbols a line with the name each. Loading throws DataError with file and line.
+std::string tokenizer_text(const Tokenizer& tokenizer);
 Tokenizer load_tokenizer(const std::string& path);
 
 }  // namespace ropewalk

@@ -38,6 +38,7 @@
 #include "train/text.h"
 #include "train/train_run.h"
 #include "train/verify.h"
+#include "train/warnings.h"
 
 namespace ropewalk {
 namespace {
@@ -147,11 +148,9 @@ int sweep(const Call& call) {
 }
 
 int eval(const Call& call) {
-  const LengthScores scores = evaluate_run(call.file(), call.overrides());
-  const Config config = load_config(RunPaths{call.file()}.config(), call.overrides()).config;
-  const bool task = config.data.source == "task";
-  print(scores_text(scores, task ? config.data.max_length : config.train.context_length));
-  for (const std::string& note : scores.notes) message("{}\n", note);
+  const RunEvaluation evaluation = evaluate_run(call.file(), call.overrides());
+  print(scores_text(evaluation));
+  for (const std::string& note : evaluation.scores.notes) message("{}\n", note);
   return kDone;
 }
 
@@ -222,7 +221,7 @@ int report(const Call& call) {
   const std::string page = call.arguments.value("--output", report_in(directories.front()));
   const ReportSubject subject = read_report_subject(directories);
   for (const RunResult& run : subject.runs) {
-    if (!run.log_problem.empty()) message("ropewalk: warning: {}: {}\n", run.id, run.log_problem);
+    if (!run.log_problem.empty()) show_warnings({run.id + ": " + run.log_problem});
   }
   write_file_durably(page, report_html(subject));
   print(page + "\n");

@@ -17,6 +17,7 @@
 #include "train/events.h"
 #include "train/run_directory.h"
 #include "train/text.h"
+#include "train/warnings.h"
 
 namespace ropewalk {
 namespace {
@@ -92,9 +93,9 @@ std::string train_text(const TrainTable& train, int64_t rows, const TextStyle& s
                                  "param_norm", "tokens/s", "time")) +
          "\n";
   for (std::size_t i = count - shown; i < count; ++i) {
-    out += fmt::format("{:>9} {:>9.4f} {:>10.3e} {:>10.3e} {:>10.4g} {:>10.0f} {:>9}\n", train.step[i], train.loss[i],
-                       train.lr[i], train.grad_norm[i], train.param_norm[i], train.tokens_per_s[i],
-                       duration_text(train.wall_time[i]));
+    out += fmt::format("{:>9} {:>9.4f} {:>10.3e} {:>10.3e} {:>10.4g} {:>10.0f} {:>9}\n", train.step[i],
+                       unsigned_nan(train.loss[i]), train.lr[i], unsigned_nan(train.grad_norm[i]),
+                       unsigned_nan(train.param_norm[i]), train.tokens_per_s[i], duration_text(train.wall_time[i]));
   }
   return out;
 }
@@ -241,7 +242,9 @@ std::string inspect(const std::string& path, const InspectOptions& options, cons
   if (is_directory && !fs::exists(log, ignored)) {
     throw LogError(fmt::format("'{}' holds neither a run's log.h5 nor a sweep's sweep.ini", printable(path)));
   }
-  return log_text(read_log(log), RunPaths{directory_of(log)}.events(), options, style);
+  const LogContents contents = read_log(log, LogDamage::left_out);
+  show_warnings(contents.damage);
+  return log_text(contents, RunPaths{directory_of(log)}.events(), options, style);
 }
 
 }  // namespace ropewalk

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 
+#include "train/run_directory.h"
 #include "train/run_log.h"
 #include "train/run_state.h"
 
@@ -12,10 +13,10 @@ namespace ropewalk {
 struct RunPaths {
   std::filesystem::path directory;
 
-  std::string config() const { return (directory / "config.ini").string(); }
+  std::string config() const { return config_in(directory.string()); }
   std::string log() const { return RunLog::path_in(directory.string()); }
-  std::string events() const { return (directory / "events.jsonl").string(); }
-  std::string summary() const { return (directory / "summary.json").string(); }
+  std::string events() const { return events_in(directory.string()); }
+  std::string summary() const { return summary_in(directory.string()); }
   std::string checkpoints() const { return checkpoints_in(directory.string()); }
   std::string output() const { return (directory / "output.txt").string(); }  ///< what the workers of a sweep said
 };

@@ -26,13 +26,6 @@ using nlohmann::json;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-/// The last part of the directory's path, also where it is given as "." or with a slash at the end.
-std::string directory_name(const fs::path& directory) {
-  std::error_code ignored;
-  const fs::path whole = fs::absolute(directory, ignored).lexically_normal();
-  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
-}
-
 const json& member(const json& object, const char* key) {
   static const json none;
   if (!object.is_object()) return none;
@@ -104,12 +97,12 @@ void read_summary(const json& summary, RunResult& result) {
   read_divergence(summary, result);
 }
 
-/// A run that stopped on an error has no summary, but says so in its last event.
-void read_failure(const fs::path& events_file, RunResult& result) {
+/// A run whose failure could not be written into its summary (a full disk) says so in its last event.
+void read_failure(const std::string& events_file, RunResult& result) {
   std::error_code ignored;
   if (!fs::is_regular_file(events_file, ignored)) return;
   try {
-    const std::vector<json> events = read_events(events_file.string());
+    const std::vector<json> events = read_events(events_file);
     if (events.empty() || text(member(events.back(), "kind")) != "failed") return;
     result.status = "failed";
     result.reason = text(member(events.back(), "reason"));
@@ -123,8 +116,7 @@ void read_lengths_of_training(const std::string& config_file, RunResult& result)
   if (!config_text) return;
   try {
     const Config config = parse_config_text(*config_text, config_file);
-    const bool task = config.data.source == "task";
-    result.train_length = task ? config.data.max_length : config.train.context_length;
+    result.train_length = trained_length(config);
     result.learned_table = config.position.encoding == "learned";
   } catch (const ConfigError&) {
     // A run of another version: what it came to can be shown without knowing what it was trained at.
@@ -153,11 +145,11 @@ double at_length(const RunResult& run, const std::vector<double>& values, int64_
 void read_run_result(const std::string& directory, RunResult& result) {
   result.directory = directory;
   const RunPaths paths{directory};
-  if (result.id.empty()) result.id = directory_name(paths.directory);
+  if (result.id.empty()) result.id = run_id_of(directory);
   if (result.variant.empty()) result.variant = result.id;
   read_lengths_of_training(paths.config(), result);
   std::error_code ignored;
-  if (run_is_locked(directory)) {
+  if (run_is_locked(directory)) {  // a summary there is the one of its start
     result.status = "running";
     return;
   }
@@ -168,8 +160,8 @@ void read_run_result(const std::string& directory, RunResult& result) {
     if (result.status == "running") result.status = "killed";
   } else {
     result.status = fs::exists(paths.log(), ignored) ? "killed" : "waiting";
-    read_failure(paths.events(), result);
   }
+  if (result.status == "killed" || result.status == "waiting") read_failure(paths.events(), result);
 }
 
 std::string divergence_text(const RunDivergence& divergence) {

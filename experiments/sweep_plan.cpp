@@ -9,6 +9,7 @@
 
 #include "experiments/sweep_file.h"
 #include "experiments/terminal.h"
+#include "train/idle_keys.h"
 #include "train/text.h"
 
 namespace ropewalk {
@@ -101,6 +102,13 @@ class PointMessages {
     }
   }
 
+  /// Those that all points say.
+  void append_common_to(std::vector<std::string>& out, std::size_t variants) const {
+    for (const Row& row : rows_) {
+      if (row.points.size() == variants) out.push_back(row.message);
+    }
+  }
+
   /// "run.ini:3: error: point 'post-rope': ...", without the point where all points say so.
   void append_to(std::vector<std::string>& out, std::size_t variants) const {
     for (const Row& row : rows_) out.push_back(row.points.size() == variants ? row.message : named(row));
@@ -149,12 +157,14 @@ void add_points(const SweepFile& sweep, const std::vector<SweepVariant>& variant
   std::vector<bool> rule_used(sweep.rules.size());
   PointMessages point_errors;
   PointMessages point_warnings;
+  PointMessages idle_keys;  // of a shared file; what some points do not read, others do
   std::size_t planned_variants = 0;
   for (const SweepVariant& variant : variants) {
     std::vector<Entry> entries = sweep.base;
     entries.insert(entries.end(), variant.overrides.begin(), variant.overrides.end());
     std::vector<std::string> found;
-    ResolvedConfig resolved = finish(apply_entries(entries, subject, found, table), purpose, found);
+    const AppliedEntries applied = apply_entries(entries, subject, found, table);
+    ResolvedConfig resolved = finish(applied, purpose, found);
     bool planned = false;
     for (const int64_t seed : plan.seeds) {
       resolved.config.train.seed = seed;
@@ -172,9 +182,14 @@ void add_points(const SweepFile& sweep, const std::vector<SweepVariant>& variant
     ++planned_variants;
     for (const std::string& message : found) point_errors.add(message, variant.name);
     for (const std::string& message : resolved.warnings) point_warnings.add(message, variant.name);
+    if (!found.empty()) continue;
+    for (const std::string& message : idle_key_warnings(applied, resolved, table)) {
+      idle_keys.add(message, variant.name);
+    }
   }
   point_errors.append_to(errors, planned_variants);
   point_warnings.append_to(plan.warnings, planned_variants);
+  idle_keys.append_common_to(plan.warnings, planned_variants);
   for (std::size_t i = 0; i < sweep.rules.size(); ++i) {
     if (rule_used[i]) continue;
     plan.warnings.push_back(fmt::format("{}: warning: rule '{}' excludes no point", sweep.rules[i].origin.text(),

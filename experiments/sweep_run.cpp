@@ -72,8 +72,9 @@ void check_same_sweep(const SweepPaths& paths, const SweepPlan& plan) {
       missing.push_back(run_id(old));
       continue;
     }
-    for (std::string& key : differing_keys(old.config.config, found->second->config.config)) {
-      if (std::find(different.begin(), different.end(), key) == different.end()) different.push_back(std::move(key));
+    for (KeyDifference& key : differing_keys(old.config.config, found->second->config.config)) {
+      const bool known = std::find(different.begin(), different.end(), key.text) != different.end();
+      if (!known) different.push_back(std::move(key.text));
     }
   }
   if (!different.empty()) refuse(paths.directory, "holds a sweep with other values: " + first_of(different, kShown));
@@ -90,7 +91,10 @@ void check_same_values(const SweepPaths& paths, const SweepPoint& point) {
   if (text_of(file) == print_config(point.config, false)) return;
   try {
     const ResolvedConfig before = load_config(file, {});
-    const std::vector<std::string> different = differing_keys(before.config, point.config.config);
+    std::vector<std::string> different;
+    for (KeyDifference& key : differing_keys(before.config, point.config.config)) {
+      different.push_back(std::move(key.text));
+    }
     if (!different.empty()) {
       refuse(paths.directory,
              fmt::format("holds the run {} with other values: {}", run_id(point), first_of(different, kShown)));

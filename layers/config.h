@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -54,7 +55,7 @@ enum class AttentionKind : uint8_t { mha, mla };
 inline constexpr NameTable<AttentionKind, 2> kAttentionKindNames{
     {{AttentionKind::mha, "mha"}, {AttentionKind::mla, "mla"}}};
 
-/// [model]: sizes and architecture. A zero means "derived": see resolved().
+/// [model]: sizes and architecture. A zero means "derived": see derive_sizes().
 struct ModelConfig {
   int64_t n_layers = 4;
   int64_t d_model = 128;
@@ -74,6 +75,14 @@ struct ModelConfig {
   Init init = Init::gpt2;
   int64_t vocab_size = 0;  ///< 0: what the data gives
 };
+
+/// Fills in the sizes that derive from others, where they are 0. Where the heads do not divide d_model, which
+/// resolved() refuses, d_head is rounded down.
+inline void derive_sizes(ModelConfig& model) {
+  if (model.n_kv_heads == 0) model.n_kv_heads = model.n_heads;
+  if (model.d_head == 0 && model.n_heads > 0) model.d_head = std::max<int64_t>(model.d_model / model.n_heads, 1);
+  if (model.d_ff == 0) model.d_ff = 4 * model.d_model;
+}
 
 /// The value of one option that a position scheme declares (see layers/positions/scheme.h).
 using PositionValue = std::variant<int64_t, double, bool, std::string>;

@@ -11,32 +11,28 @@ namespace ropewalk {
 
 ArchitectureConfig resolved(ArchitectureConfig config) {
   ModelConfig& m = config.model;
-  if (m.n_kv_heads == 0) m.n_kv_heads = m.n_heads;
+  const bool heads_divide = m.d_head == 0;
+  derive_sizes(m);
   require(m.n_heads > 0 && m.n_kv_heads > 0, "model.n_heads = {} and model.n_kv_heads = {} must be positive", m.n_heads,
           m.n_kv_heads);
-  if (m.d_head == 0) {
-    require(m.d_model % m.n_heads == 0, "model.d_model = {} is not divisible by model.n_heads = {}", m.d_model,
-            m.n_heads);
-    m.d_head = m.d_model / m.n_heads;
-  }
-  if (m.d_ff == 0) m.d_ff = 4 * m.d_model;
+  require(!heads_divide || m.d_model % m.n_heads == 0, "model.d_model = {} is not divisible by model.n_heads = {}",
+          m.d_model, m.n_heads);
   require(m.n_heads % m.n_kv_heads == 0, "model.n_heads = {} is not divisible by model.n_kv_heads = {}", m.n_heads,
           m.n_kv_heads);
   require(m.vocab_size > 0, "model.vocab_size = {}: give the size of the vocabulary", m.vocab_size);
   require(config.attention.kind == AttentionKind::mha,
           "attention.kind = mla is not available in this version; use mha");
-  if (config.position.encoding == "rope") {
-    const int64_t dims = config.position.integer("rope_dims");
-    require((dims > 0 ? dims : m.d_head) % 2 == 0 && dims <= m.d_head,
-            "position.rope_dims = {} must be even and at most model.d_head = {}", dims > 0 ? dims : m.d_head, m.d_head);
+  derive_position_options(config.position, m.d_head);
+  for (const PositionFinding& finding :
+       check_position({.position = config.position, .model = m, .causal = config.attention.causal})) {
+    require(finding.warning, "{}", finding.message);
   }
   return config;
 }
 
 Transformer::Transformer(const ArchitectureConfig& config, DType dtype) : config_(resolved(config)), dtype_(dtype) {
   const ModelConfig& model = config_.model;
-  scheme_ = make_position_scheme(config_.position, {.n_layers = model.n_layers,
-                                                    .n_heads = model.n_heads,
+  scheme_ = make_position_scheme(config_.position, {.n_heads = model.n_heads,
                                                     .d_model = model.d_model,
                                                     .d_head = model.d_head,
                                                     .causal = config_.attention.causal,

@@ -95,7 +95,7 @@ LatestCheckpoint latest_checkpoint(const std::string& directory) {
       latest.checkpoint = read_checkpoint(path);
       return latest;
     } catch (const CheckpointError& error) {
-      latest.warnings.push_back(std::string("warning: checkpoint passed over: ") + error.what());
+      latest.warnings.push_back(std::string("checkpoint passed over: ") + error.what());
     }
   }
   return latest;

@@ -77,4 +77,20 @@ struct Config {
   ProbeConfig probe;
 };
 
+/// Are its data generated problems?
+inline bool is_task(const Config& config) {
+  return config.data.source == "task";
+}
+
+/// The longest length that a run is trained at, in the unit of eval.lengths: tokens of a window of text, or the length
+/// of a problem.
+inline int64_t trained_length(const Config& config) {
+  return is_task(config) ? config.data.max_length : config.train.context_length;
+}
+
+/// What the results of an evaluation are called by: the protocol of windows of text, or "task".
+inline std::string protocol_name(const Config& config) {
+  return is_task(config) ? "task" : std::string(name_in(kProtocolNames, config.eval.protocol));
+}
+
 }  // namespace ropewalk

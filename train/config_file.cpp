@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 
+#include "data/utf8.h"
 #include "train/text.h"
 
 namespace ropewalk {
@@ -33,28 +34,12 @@ std::string_view without_comment(std::string_view text) {
   return trimmed(text);
 }
 
-/// The length of the UTF-8 character at the start of `text`, 0 where there is none.
-std::size_t character_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  const std::size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4 || text.size() < length) return 0;
-  unsigned code = first & (0xFFU >> (length + 1));
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0U) != 0x80U) return 0;
-    code = code << 6 | (byte(i) & 0x3FU);
-  }
-  const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
-  return overlong || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF) ? 0 : length;
-}
-
 /// What keeps `text` from being text, "" where nothing does.
 std::string not_text(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
     const auto c = static_cast<unsigned char>(text[i]);
     const bool white = c == '\t' || c == '\n' || c == '\r';
-    const std::size_t length = character_length(text.substr(i));
+    const std::size_t length = decode_utf8(text, i).size;
     if (length == 0 || c == 0x7F || (c < 0x20 && !white)) {
       return fmt::format("byte 0x{:02x} at offset {} is not UTF-8 text", c, i);
     }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "train/config_validate.h"
+#include "train/idle_keys.h"
 #include "train/option_store.h"
 #include "train/text.h"
 
@@ -18,11 +19,6 @@ constexpr int64_t kWarmupSteps = 100;
 
 void fill(int64_t& value, int64_t derived) {
   if (value == 0) value = derived;
-}
-
-void fill_position(Config& config, const std::string& key, int64_t derived) {
-  const auto option = config.position.options.find(key);
-  if (option != config.position.options.end()) fill(std::get<int64_t>(option->second), derived);
 }
 
 const Option& known_option(const OptionTable& table, const std::string& key) {
@@ -87,6 +83,10 @@ ResolvedConfig resolve_lines(const ConfigLines& lines, const std::vector<Entry>&
   const AppliedEntries applied = apply_entries(entries, subject, errors, table);
   ResolvedConfig resolved = finish(applied, purpose, errors);
   if (!errors.empty()) throw ConfigError(std::move(errors));
+  if (purpose == Purpose::model) return resolved;
+  for (std::string& warning : idle_key_warnings(applied, resolved, table)) {
+    resolved.warnings.push_back(std::move(warning));
+  }
   return resolved;
 }
 
@@ -98,20 +98,15 @@ bool is_sweep_section(std::string_view section) {
 }
 
 void resolve(Config& config) {
-  ModelConfig& model = config.model;
-  fill(model.n_kv_heads, model.n_heads);
-  fill(model.d_head, std::max<int64_t>(model.d_model / model.n_heads, 1));
-  fill(model.d_ff, 4 * model.d_model);
+  derive_sizes(config.model);
   fill(config.position.max_length, config.train.context_length);
-  fill_position(config, "rope_original_context", config.position.max_length);
-  fill_position(config, "rope_dims", model.d_head);
+  derive_position_options(config.position, config.model.d_head);
   const int64_t steps = config.train.steps;
   if (config.optim.warmup_steps < 0) config.optim.warmup_steps = steps < kWarmupSteps ? steps / 10 : kWarmupSteps;
   if (config.optim.min_lr < 0) config.optim.min_lr = config.optim.lr / 10;
   std::vector<int64_t>& lengths = config.eval.lengths;
   if (lengths.empty()) {
-    // What a model was trained on: windows of text, or problems up to a length.
-    const int64_t trained = config.data.source == "task" ? config.data.max_length : config.train.context_length;
+    const int64_t trained = trained_length(config);
     lengths = {trained, trained * 3 / 2, trained * 2, trained * 4, trained * 8};
   }
   std::sort(lengths.begin(), lengths.end());
@@ -188,9 +183,9 @@ std::string config_value(const Config& config, const std::string& key, const Opt
   return format_value(known_option(table, key).get(config));
 }
 
-std::vector<std::string> differing_keys(const Config& a, const Config& b, std::span<const std::string> sections,
-                                        const OptionTable& table) {
-  std::vector<std::string> out;
+std::vector<KeyDifference> differing_keys(const Config& a, const Config& b, std::span<const std::string> sections,
+                                          const OptionTable& table) {
+  std::vector<KeyDifference> out;
   for (const Option& option : table.options()) {
     const bool wanted =
         sections.empty() || std::find(sections.begin(), sections.end(), option.section()) != sections.end();
@@ -198,7 +193,8 @@ std::vector<std::string> differing_keys(const Config& a, const Config& b, std::s
     const OptionValue first = option.get(a);
     const OptionValue second = option.get(b);
     if (!wanted || !used || first == second) continue;
-    out.push_back(fmt::format("{}: {} against {}", option.key, format_value(first), format_value(second)));
+    out.push_back(
+        {option.key, fmt::format("{}: {} against {}", option.key, format_value(first), format_value(second))});
   }
   return out;
 }

@@ -41,9 +41,9 @@ ResolvedConfig load_config(const std::string& file, const std::vector<std::strin
 /// Purpose::model. `origin` stands for the file in messages. Throws ConfigError.
 Config parse_config_text(std::string_view text, const std::string& origin, const OptionTable& table = option_table());
 
-/// Fills in what derives from other keys: n_kv_heads, d_head, d_ff, max_length, rope_dims, rope_original_context
-/// (max_length, which is the training context where it is not given), min_lr, warmup_steps, lengths and tail of the
-/// evaluation. What is given already stays, so that resolving twice changes nothing.
+/// Fills in what derives from other keys: the sizes of the model, max_length (the training context), options of
+/// position schemes, min_lr, warmup_steps, lengths and tail of the evaluation. What is given already stays, so that
+/// resolving twice changes nothing.
 void resolve(Config& config);
 
 /// Entries over the defaults before anything is filled in or checked across keys.
@@ -72,9 +72,16 @@ std::string print_config(const ResolvedConfig& resolved, bool with_origins, cons
 /// The value of one key, as print_config() writes it without quotes. Throws std::invalid_argument for an unknown key.
 std::string config_value(const Config& config, const std::string& key, const OptionTable& table = option_table());
 
-/// "model.n_layers: 4 against 6" for each key of these sections (all, if none is named) whose values differ; options of
-/// encodings that neither uses are not compared.
-std::vector<std::string> differing_keys(const Config& a, const Config& b, std::span<const std::string> sections = {},
-                                        const OptionTable& table = option_table());
+/// A key whose values differ.
+struct KeyDifference {
+  std::string key;   ///< "model.n_layers"
+  std::string text;  ///< "model.n_layers: 4 against 6"
+  friend bool operator==(const KeyDifference&, const KeyDifference&) = default;
+};
+
+/// Each key of these sections (all, if none is named) whose values differ; options of encodings that neither uses are
+/// not compared.
+std::vector<KeyDifference> differing_keys(const Config& a, const Config& b, std::span<const std::string> sections = {},
+                                          const OptionTable& table = option_table());
 
 }  // namespace ropewalk

@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
-#include <variant>
 
 #include "data/error.h"
 #include "data/tasks/task.h"
 #include "framework/tensor.h"
+#include "layers/positions/options.h"
 #include "train/text.h"
 
 namespace ropewalk {
@@ -33,21 +32,9 @@ class Checker {
   }
 
   bool is_given(const std::string& key) const { return resolved_.origins.count(key) > 0; }
-  const Config& as_given() const { return given_.config; }
 
-  /// The options of a position scheme, where the table has them.
-  double number(const std::string& key) const {
-    const auto found = c.position.options.find(key);
-    if (found == c.position.options.end()) return 0;
-    if (const auto* whole = std::get_if<int64_t>(&found->second)) return static_cast<double>(*whole);
-    const auto* real = std::get_if<double>(&found->second);
-    return real == nullptr ? 0 : *real;
-  }
-  std::string text(const std::string& key) const {
-    const auto found = c.position.options.find(key);
-    const auto* value = found == c.position.options.end() ? nullptr : std::get_if<std::string>(&found->second);
-    return value == nullptr ? "" : *value;
-  }
+  /// Is d_head given, or do the heads divide d_model?
+  bool heads_divide() const { return given_.config.model.d_head != 0 || c.model.d_model % c.model.n_heads == 0; }
 
   const Config& c;
 
@@ -79,116 +66,31 @@ class Checker {
 
 void check_model(Checker& k) {
   const ModelConfig& m = k.c.model;
-  if (k.as_given().model.d_head == 0) {
-    k.require(m.d_model % m.n_heads == 0, {"model.d_model", "model.n_heads"},
-              fmt::format("model.d_model = {} is not divisible by model.n_heads = {}; change one of them or give "
-                          "model.d_head",
-                          m.d_model, m.n_heads));
-  }
+  k.require(k.heads_divide(), {"model.d_model", "model.n_heads"},
+            fmt::format("model.d_model = {} is not divisible by model.n_heads = {}; change one of them or give "
+                        "model.d_head",
+                        m.d_model, m.n_heads));
   k.require(m.n_heads % m.n_kv_heads == 0, {"model.n_heads", "model.n_kv_heads"},
             fmt::format("model.n_heads = {} is not divisible by model.n_kv_heads = {}", m.n_heads, m.n_kv_heads));
   k.require(k.c.attention.kind != AttentionKind::mla, {"attention.kind"},
             "attention.kind = mla is not available in this version; use mha");
 }
 
-void check_attention(Checker& k) {
-  const AttentionConfig& a = k.c.attention;
-  k.warn(a.global_tokens > 0 && a.window_radius < 0, {"attention.global_tokens", "attention.window_radius"},
-         fmt::format("attention.global_tokens = {} changes nothing without a window; attention.window_radius = {}",
-                     a.global_tokens, a.window_radius));
-}
-
-void check_rope_scaling(Checker& k) {
-  const std::string scaling = k.text("rope_scaling");
-  const double factor = k.number("rope_factor");
-  const int64_t dims = static_cast<int64_t>(k.number("rope_dims"));
-  const bool beyond_one = scaling == "yarn" || scaling == "llama3" || scaling == "dynamic_ntk";
-  k.require(!beyond_one || factor >= 1, {"position.rope_scaling", "position.rope_factor"},
-            fmt::format("position.rope_scaling = {} needs a factor of at least 1; position.rope_factor = {}", scaling,
-                        factor));
-  k.require(
-      scaling == "none" || factor > 0, {"position.rope_scaling", "position.rope_factor"},
-      fmt::format("position.rope_scaling = {} needs a positive factor; position.rope_factor = {}", scaling, factor));
-  const bool by_base = scaling == "ntk" || scaling == "dynamic_ntk";
-  k.require(!by_base || dims > 2, {"position.rope_scaling", "position.rope_dims"},
-            fmt::format("position.rope_scaling = {} needs more than 2 rotated dimensions; position.rope_dims = {}",
-                        scaling, dims));
-  const double low = k.number("llama3_low_freq_factor");
-  const double high = k.number("llama3_high_freq_factor");
-  k.require(scaling != "llama3" || low < high, {"position.llama3_low_freq_factor", "position.llama3_high_freq_factor"},
-            fmt::format("position.llama3_low_freq_factor = {} must be less than position.llama3_high_freq_factor = {}",
-                        low, high));
-  const double fast = k.number("yarn_beta_fast");
-  const double slow = k.number("yarn_beta_slow");
-  k.require(scaling != "yarn" || fast > slow, {"position.yarn_beta_fast", "position.yarn_beta_slow"},
-            fmt::format("position.yarn_beta_fast = {} must be greater than position.yarn_beta_slow = {}", fast, slow));
-}
-
-void check_rope(Checker& k) {
-  const int64_t d_head = k.c.model.d_head;
-  const bool divides = k.as_given().model.d_head != 0 || k.c.model.d_model % k.c.model.n_heads == 0;
-  const int64_t dims = static_cast<int64_t>(k.number("rope_dims"));
-  if (k.is_given("position.rope_dims") && dims != d_head) {
-    k.require(dims % 2 == 0, {"position.rope_dims"}, fmt::format("position.rope_dims = {} must be even", dims));
-    k.require(!divides || dims <= d_head, {"position.rope_dims", "model.d_head"},
-              fmt::format("position.rope_dims = {} exceeds model.d_head = {}", dims, d_head));
-  } else if (divides) {
-    k.require(
-        d_head % 2 == 0, {"model.d_head", "model.d_model", "model.n_heads"},
-        fmt::format("position.encoding = rope rotates pairs, but the width of a head is odd: model.d_head = {} "
-                    "of model.d_model = {} and model.n_heads = {}; give an even model.d_head or position.rope_dims",
-                    d_head, k.c.model.d_model, k.c.model.n_heads));
+/// What the position scheme itself asks for.
+void check_position_scheme(Checker& k, Purpose purpose) {
+  PositionUse use{.position = k.c.position, .model = k.c.model, .causal = k.c.attention.causal};
+  if (!k.heads_divide()) use.model.d_head = 0;
+  if (purpose != Purpose::model) {
+    use.context_length = k.c.train.context_length;
+    if (!is_task(k.c)) use.eval_lengths = k.c.eval.lengths;
   }
-  check_rope_scaling(k);
-}
-
-void check_t5(Checker& k) {
-  const int64_t buckets = static_cast<int64_t>(k.number("t5_buckets"));
-  const int64_t reach = static_cast<int64_t>(k.number("t5_max_distance"));
-  const bool causal = k.c.attention.causal;
-  const int64_t exact = (causal ? buckets : buckets / 2) / 2;
-  k.require(exact >= 1, {"position.t5_buckets", "attention.causal"},
-            fmt::format("position.t5_buckets = {} is too few with attention.causal = {}; at least {}", buckets, causal,
-                        causal ? 2 : 4));
-  k.require(exact < 1 || reach > exact, {"position.t5_max_distance", "position.t5_buckets", "attention.causal"},
-            fmt::format("position.t5_max_distance = {} must exceed {}, the distances with a bucket of their own at "
-                        "position.t5_buckets = {} and attention.causal = {}",
-                        reach, exact, buckets, causal));
-}
-
-void check_position(Checker& k) {
-  const std::string& encoding = k.c.position.encoding;
-  if (encoding == "rope") check_rope(k);
-  if (encoding == "t5") check_t5(k);
-  k.require(encoding != "sinusoidal" || k.c.model.d_model % 2 == 0, {"model.d_model", "position.encoding"},
-            fmt::format("model.d_model = {} must be even with position.encoding = sinusoidal", k.c.model.d_model));
-}
-
-void check_reach_in_training(Checker& k) {
-  const std::string& encoding = k.c.position.encoding;
-  const int64_t context = k.c.train.context_length;
-  const int64_t table = k.c.position.max_length;
-  if (encoding == "learned") {
-    k.require(table >= context, {"position.max_length", "train.context_length"},
-              fmt::format("position.max_length = {} is less than train.context_length = {}; a learned table needs a "
-                          "row for every position",
-                          table, context));
-    std::vector<int64_t> beyond;
-    std::copy_if(k.c.eval.lengths.begin(), k.c.eval.lengths.end(), std::back_inserter(beyond),
-                 [&](int64_t length) { return length > table; });
-    k.warn(!beyond.empty() && table >= context && k.c.data.source != "task", {"eval.lengths", "position.max_length"},
-           fmt::format("eval.lengths {} exceed position.max_length = {}, where the learned table ends",
-                       format_value(beyond), table));
+  for (const PositionFinding& finding : check_position(use)) {
+    if (finding.warning) {
+      k.warn(true, finding.keys, finding.message);
+    } else {
+      k.require(false, finding.keys, finding.message);
+    }
   }
-  const auto far = [&](const char* scheme, const char* key) {
-    const int64_t reach = static_cast<int64_t>(k.number(key));
-    k.warn(
-        encoding == scheme && reach > context, {std::string("position.") + key, "train.context_length"},
-        fmt::format("position.{} = {} exceeds train.context_length = {}; what stands for farther offsets never trains",
-                    key, reach, context));
-  };
-  far("t5", "t5_max_distance");
-  far("shaw", "shaw_clip");
 }
 
 /// The task's own rules: which symbols and lengths it has, and that its longest training problem fits the context.
@@ -239,7 +141,7 @@ void check_train(Checker& k) {
 
 void check_eval(Checker& k) {
   const EvalConfig& e = k.c.eval;
-  if (k.c.data.source == "task") return;
+  if (is_task(k.c)) return;
   const int64_t shortest = e.lengths.front();
   k.require(e.protocol != Protocol::same_tokens || e.tail <= shortest, {"eval.tail", "eval.lengths"},
             fmt::format("eval.tail = {} exceeds {}, the shortest of eval.lengths", e.tail, shortest));
@@ -258,10 +160,8 @@ void check_across_keys(const AppliedEntries& given, ResolvedConfig& resolved, Pu
                        std::vector<std::string>& errors) {
   Checker k(given, resolved, errors);
   check_model(k);
-  check_attention(k);
-  check_position(k);
+  check_position_scheme(k, purpose);
   if (purpose == Purpose::model) return;
-  check_reach_in_training(k);
   check_data(k, purpose);
   check_train(k);
   check_eval(k);

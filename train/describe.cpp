@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "train/flops.h"
+#include "train/idle_keys.h"
 #include "train/log_layout.h"
 #include "train/memory.h"
 #include "train/run_setup.h"
@@ -29,23 +30,14 @@ std::string mask_text(const AttentionConfig& a, int64_t n_layers) {
   return out + fmt::format(", receptive field of {} layers: {} positions back", n_layers, n_layers * a.window_radius);
 }
 
+/// The encoding and the keys that it reads: "rope, rope_theta 10000, ...".
 std::string position_text(const Config& config) {
-  const PositionConfig& p = config.position;
-  std::string out = p.encoding;
-  if (p.encoding == "rope") {
-    out += fmt::format(", pairing {}, {} of {} columns, theta {:g}, scaling {}", p.text("rope_pairing"),
-                       p.integer("rope_dims"), config.model.d_head, p.real("rope_theta"), p.text("rope_scaling"));
-    if (p.text("rope_scaling") != "none") {
-      out +=
-          fmt::format(" (factor {:g}, original context {})", p.real("rope_factor"), p.integer("rope_original_context"));
-    }
+  std::string out = config.position.encoding;
+  for (const Option& option : option_table().options()) {
+    if (option.section() != "position" || option.name() == "encoding") continue;
+    if (!idle_because_of(config, option.key).empty()) continue;
+    out += fmt::format(", {} {}", option.name(), format_value(option.get(config)));
   }
-  if (p.encoding == "learned") out += fmt::format(", a table of {} positions", p.max_length);
-  if (p.encoding == "t5") {
-    out +=
-        fmt::format(", {} buckets, the last from distance {}", p.integer("t5_buckets"), p.integer("t5_max_distance"));
-  }
-  if (p.encoding == "shaw") out += fmt::format(", offsets clipped at {}", p.integer("shaw_clip"));
   return out;
 }
 
@@ -53,9 +45,7 @@ std::string position_text(const Config& config) {
 
 std::string describe(const ResolvedConfig& resolved) {
   Config config = resolved.config;
-  const std::unique_ptr<Dataset> dataset =
-      open_dataset(config.data, config.train.context_length, config.model.vocab_size);
-  config.model.vocab_size = dataset->vocab_size();
+  const std::unique_ptr<Dataset> dataset = open_data(config);
   const ArchitectureConfig architecture = architecture_of(config);
   const Transformer model(architecture, dtype_of(config.train));
   const ModelConfig& m = config.model;

@@ -185,7 +185,7 @@ void Evaluator::run_job(const Transformer& model, Worker& worker, const Job& job
 LengthScores Evaluator::run(Transformer& model) {
   const EvalConfig& eval = config_.eval;
   LengthScores scores;
-  scores.protocol = is_task() ? "task" : std::string(name_in(kProtocolNames, eval.protocol));
+  scores.protocol = protocol_name(config_);
   scores.lengths = eval.lengths;
   scores.loss_by_position.assign(eval.lengths.size() * positions_.size(), std::numeric_limits<float>::quiet_NaN());
   for (std::size_t i = 0; i < eval.lengths.size(); ++i) {

@@ -142,7 +142,7 @@ std::optional<FileIdentity> identity(const std::string& path) {
 
 // ---------------------------------------------------------------------------------------------------------- reading
 
-enum class Record : uint8_t { object, attribute, dataset, error, end };
+enum class Record : uint8_t { object, attribute, dataset, damaged, error, end };
 enum class Content : uint8_t { none, f32, f64, i64, text };
 
 constexpr uint64_t kSlack =
@@ -153,6 +153,11 @@ constexpr int kMaxDepth = 16;
 uint64_t multiply(uint64_t a, uint64_t b) {
   return b != 0 && a > std::numeric_limits<uint64_t>::max() / b ? std::numeric_limits<uint64_t>::max() : a * b;
 }
+
+/// The library refuses to read the values of a dataset.
+struct UnreadableValues {
+  std::string reason;
+};
 
 /// Walks a file, in the child, and writes what it finds as records.
 class FileWalk {
@@ -341,29 +346,35 @@ class FileWalk {
       out_.value(count);
     };
     const auto numbers = [&]<typename T>(hid_t memory_type) {
-      const std::vector<T> values = read_numbers<T>(id, memory_type, count, object);
+      const std::vector<T> values = read_numbers<T>(id, memory_type, count);
       announce();
       out_.bytes(values.data(), count * sizeof(T));
     };
-    switch (content) {
-      case Content::none:
-        announce();
-        break;
-      case Content::f32:
-        numbers.template operator()<float>(H5T_NATIVE_FLOAT);
-        break;
-      case Content::f64:
-        numbers.template operator()<double>(H5T_NATIVE_DOUBLE);
-        break;
-      case Content::i64:
-        numbers.template operator()<int64_t>(H5T_NATIVE_INT64);
-        break;
-      case Content::text: {
-        const std::vector<std::string> texts = read_strings(id, type, space, count, object);
-        announce();
-        for (const std::string& text : texts) out_.text(text);
-        break;
+    try {
+      switch (content) {
+        case Content::none:
+          announce();
+          break;
+        case Content::f32:
+          numbers.template operator()<float>(H5T_NATIVE_FLOAT);
+          break;
+        case Content::f64:
+          numbers.template operator()<double>(H5T_NATIVE_DOUBLE);
+          break;
+        case Content::i64:
+          numbers.template operator()<int64_t>(H5T_NATIVE_INT64);
+          break;
+        case Content::text: {
+          const std::vector<std::string> texts = read_strings(id, type, space, count, object);
+          announce();
+          for (const std::string& text : texts) out_.text(text);
+          break;
+        }
       }
+    } catch (const UnreadableValues& failure) {
+      out_.value(Record::damaged);
+      out_.text(object);
+      out_.text("cannot be read" + failure.reason);
     }
   }
 
@@ -392,10 +403,10 @@ class FileWalk {
   }
 
   template <typename T>
-  std::vector<T> read_numbers(hid_t id, hid_t memory_type, uint64_t count, const std::string& object) const {
+  static std::vector<T> read_numbers(hid_t id, hid_t memory_type, uint64_t count) {
     std::vector<T> values(count);
     if (count > 0 && H5Dread(id, memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) < 0) {
-      fail(object, "cannot be read" + library_reason());
+      throw UnreadableValues{library_reason()};
     }
     return values;
   }
@@ -406,7 +417,7 @@ class FileWalk {
     if (H5Tis_variable_str(type) > 0) {
       std::vector<char*> values(count, nullptr);
       if (H5Dread(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, static_cast<void*>(values.data())) < 0) {
-        fail(object, "cannot be read" + library_reason());
+        throw UnreadableValues{library_reason()};
       }
       for (const char* value : values) {
         const std::string_view text = value == nullptr ? "" : value;
@@ -420,7 +431,7 @@ class FileWalk {
     const std::size_t size = H5Tget_size(type);
     std::vector<char> values(multiply(count, size));
     if (H5Dread(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) < 0) {
-      fail(object, "cannot be read" + library_reason());
+      throw UnreadableValues{library_reason()};
     }
     for (uint64_t i = 0; i < count; ++i) {
       texts.push_back(trimmed(std::string(values.data() + i * size, size), H5Tget_strpad(type)));
@@ -484,6 +495,11 @@ void read_records(ByteReader& in, Hdf5File& file) {
             break;
           }
         }
+        break;
+      }
+      case Record::damaged: {
+        const std::string object = in.text();
+        file.damaged[object] = in.text();
         break;
       }
       case Record::error:
@@ -555,6 +571,7 @@ void Hdf5File::fail(const std::string& object, const std::string& reason) const 
 }
 
 const Hdf5Dataset& Hdf5File::dataset(const std::string& object) const {
+  if (const auto bad = damaged.find(object); bad != damaged.end()) fail(object, bad->second);
   const auto at = datasets.find(object);
   if (at == datasets.end()) fail(object, "is missing, or is no dataset");
   return at->second;

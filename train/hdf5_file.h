@@ -38,11 +38,15 @@ struct Hdf5File {
   std::string path;
   std::map<std::string, Hdf5Attributes> attributes;  ///< by object; the keys are all groups ("/" too) and datasets
   std::map<std::string, Hdf5Dataset> datasets;
+  std::map<std::string, std::string> damaged;  ///< datasets whose values cannot be read, each with the reason
 
-  bool has_dataset(const std::string& object) const { return datasets.count(object) != 0; }
+  /// Also where its values cannot be read.
+  bool has_dataset(const std::string& object) const {
+    return datasets.count(object) != 0 || damaged.count(object) != 0;
+  }
   /// Names (not paths) of the groups and datasets directly in `group`, sorted.
   std::vector<std::string> children(const std::string& group) const;
-  /// @throws Hdf5Error if there is none.
+  /// @throws Hdf5Error if there is none, or its values cannot be read.
   const Hdf5Dataset& dataset(const std::string& object) const;
   /// The values of `object`, T one of float, double, int64_t, std::string. @throws Hdf5Error if absent or of another
   /// type.
@@ -64,6 +68,7 @@ enum class Hdf5Access : uint8_t {
 /// Reads all of `path`. The file may be anything: it is opened by a child process, so that not even a crash of the HDF5
 /// library gets here, every size is checked against the size of the file before memory is taken, external files and
 /// links that leave the file are refused or skipped. Takes no lock, so that it hinders no writer.
+/// A damaged chunk costs the dataset that it belongs to, damage elsewhere the file.
 /// @throws Hdf5Error also for a file that this very process is writing.
 Hdf5File read_hdf5(const std::string& path, Hdf5Access access);
 

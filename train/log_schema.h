@@ -13,8 +13,14 @@ namespace ropewalk {
 inline constexpr const char* kLogSchema = "ropewalk-log";
 inline constexpr int64_t kLogSchemaVersion = 1;
 
-/// A log cannot be read or written; the message names the file and the reason.
+/// A log cannot be read or does not belong to the run; the message names the file and the reason.
 class LogError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// A log cannot be written (a full disk): no fault of what is in it. The message names the file and the reason.
+class LogWriteError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };

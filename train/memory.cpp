@@ -9,6 +9,7 @@
 
 #include "framework/error.h"
 #include "framework/tensor.h"
+#include "layers/positions/scheme.h"
 #include "train/trainer.h"
 
 namespace ropewalk {
@@ -37,6 +38,21 @@ double machine_bytes() {
   return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
 }
 
+/// What the position scheme learns, from what it declares.
+double position_parameters(const ArchitectureConfig& config) {
+  const ModelConfig& m = config.model;
+  ParameterSet parameters;
+  std::vector<InitRule> rules;
+  const Declarations declarations{parameters, rules};
+  const auto scheme = make_position_scheme(
+      config.position,
+      {.n_heads = m.n_heads, .d_model = m.d_model, .d_head = m.d_head, .causal = config.attention.causal});
+  scheme->declare(declarations);
+  const auto outside = static_cast<double>(parameters.elements());
+  scheme->declare_in_block(declarations, "block");
+  return outside + static_cast<double>(m.n_layers) * (static_cast<double>(parameters.elements()) - outside);
+}
+
 }  // namespace
 
 double count_parameters(const ArchitectureConfig& config) {
@@ -46,10 +62,8 @@ double count_parameters(const ArchitectureConfig& config) {
   const double out_columns = static_cast<double>(m.n_heads) * static_cast<double>(m.d_head);
   const double ff = static_cast<double>(m.d_ff);
   const double layer = d * (head_rows + out_columns) + d * ff * (is_gated(m.activation) ? 3 : 2);
-  const double tables =
-      static_cast<double>(m.vocab_size) * d * (m.tie_embeddings ? 1 : 2) +
-      (config.position.encoding == "learned" ? static_cast<double>(config.position.max_length) * d : 0);
-  return static_cast<double>(m.n_layers) * layer + tables;
+  const double tables = static_cast<double>(m.vocab_size) * d * (m.tie_embeddings ? 1 : 2);
+  return static_cast<double>(m.n_layers) * layer + tables + position_parameters(config);
 }
 
 MemoryEstimate estimate_memory(const Config& config, double parameters, int64_t vocab_size, int64_t longest) {

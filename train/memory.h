@@ -25,7 +25,7 @@ MemoryEstimate estimate_probe_memory(const Config& config, double parameters, in
 /// Throws Error with the bytes wanted and those the machine has, before anything is allocated.
 void require_memory(const MemoryEstimate& estimate);
 
-/// Learned numbers of a model, from its sizes alone.
+/// Learned numbers of a model, from its sizes alone: all but biases and norms, which are few.
 double count_parameters(const ArchitectureConfig& config);
 
 /// "1.2 GiB"

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <stdexcept>
+#include <type_traits>
 
 #include "train/options.h"
 #include "train/text.h"
@@ -61,12 +63,23 @@ std::optional<bool> to_boolean(std::string_view text) {
   return std::nullopt;
 }
 
+/// A limit as a number of the kind that it bounds: the largest whole numbers have no double of their own.
+template <class T>
+T limit(double value) {
+  if constexpr (std::is_same_v<T, double>) {
+    return value;
+  } else {
+    if (value >= 0x1p63) return std::numeric_limits<T>::max();
+    return value <= -0x1p63 ? std::numeric_limits<T>::min() : static_cast<T>(value);
+  }
+}
+
 template <class T>
 T within(const Option& option, T value) {
-  const auto x = static_cast<double>(value);
   const Limits& l = option.limits;
-  const bool low = l.above_minimum ? x <= l.minimum : x < l.minimum;
-  const bool high = l.below_maximum ? x >= l.maximum : x > l.maximum;
+  const T least = limit<T>(l.minimum), most = limit<T>(l.maximum);
+  const bool low = l.above_minimum ? value <= least : value < least;
+  const bool high = l.below_maximum ? value >= most : value > most;
   if (low || high) throw std::invalid_argument("must be " + limits_text(option));
   return value;
 }

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "data/tasks/task.h"
 #include "train/suggest.h"
 
 namespace ropewalk {
@@ -133,8 +134,10 @@ Option position_option(const PositionOption& declared, const std::string& scheme
         },
         value);
   };
-  if (declared.key == "rope_original_context") option.default_text = "max_length";
-  if (declared.key == "rope_dims") option.default_text = "d_head";
+  if (declared.derived_from == DerivedFrom::max_length) option.default_text = "max_length";
+  if (declared.derived_from == DerivedFrom::d_head) option.default_text = "d_head";
+  option.read_with = declared.read_with;
+  option.fixes_parameters = declared.fixes_parameters;
   return option;
 }
 
@@ -175,9 +178,22 @@ void add_attention(std::vector<Option>& t) {
                     "with a window: the first positions that see and are seen by all", between(0, kLongestContext)));
 }
 
+/// "32, associative_recall: 256": the alphabet that most tasks have, and the others by name.
+std::string default_alphabets() {
+  const int64_t common = task_kinds().front().default_alphabet;
+  std::string text = fmt::format("{}", common);
+  for (const TaskKind& kind : task_kinds()) {
+    if (kind.default_alphabet == 0 || kind.default_alphabet == common) continue;
+    text += fmt::format(", {}: {}", kind.name, kind.default_alphabet);
+  }
+  return text;
+}
+
 void add_data(std::vector<Option>& t) {
   constexpr auto s = &Config::data;
   using D = DataConfig;
+  std::vector<std::string> tasks;
+  for (const TaskKind& kind : task_kinds()) tasks.emplace_back(kind.name);
   t.push_back(choice("data.source", s, &D::source, {"text", "tokens", "task"},
                      "text files, files of token ids, or a generated task"));
   t.push_back(field("data.path", s, &D::path,
@@ -186,16 +202,15 @@ void add_data(std::vector<Option>& t) {
   t.push_back(choice("data.tokenizer", s, &D::tokenizer, {"bytes", "chars", "sentencepiece"}, "of text"));
   t.push_back(choice("data.token_dtype", s, &D::token_dtype, {"auto", "uint16", "uint32"},
                      "tokens: auto reads the llm.c header, and uint16 where there is none"));
-  t.push_back(choice("data.task", s, &D::task, {"copy", "reverse", "sort", "addition", "parity", "associative_recall"},
-                     "the generated task"));
+  t.push_back(choice("data.task", s, &D::task, tasks, "the generated task"));
   t.push_back(
       field("data.min_length", s, &D::min_length, "tasks: the shortest training problem", between(1, kLongestContext)));
   t.push_back(
       field("data.max_length", s, &D::max_length, "tasks: the longest training problem", between(1, kLongestContext)));
-  t.push_back(
-      derived("32, associative_recall: 256",
-              field("data.alphabet", s, &D::alphabet,
-                    "tasks: payload symbols (associative_recall: keys, and as many values)", between(0, 1 << 20))));
+  t.push_back(derived(
+      default_alphabets(),
+      field("data.alphabet", s, &D::alphabet, "tasks: payload symbols (associative_recall: keys, and as many values)",
+            between(0, kGreatestAlphabet))));
   t.push_back(choice("data.digit_order", s, &D::digit_order, {"most_significant_first", "least_significant_first"},
                      "addition: how numbers are written"));
   t.push_back(field("data.train_problems", s, &D::train_problems,

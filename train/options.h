@@ -36,6 +36,8 @@ struct Option {
   Limits limits = {};
   std::vector<std::string> choices = {};
   std::vector<std::string> schemes = {};  ///< the position encodings that read it; empty: all
+  ReadWith read_with = {};                ///< of a position encoding's options: what the reading depends on
+  bool fixes_parameters = true;           ///< of the same: does another value need other trained parameters?
   std::function<OptionValue(const Config&)> get = {};
   std::function<void(Config&, const OptionValue&)> set = {};
 

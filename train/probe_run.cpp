@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <limits>
 
 #include <fmt/format.h>
@@ -13,11 +12,12 @@
 #include "optim/norms.h"
 #include "train/durable_file.h"
 #include "train/log_layout.h"
-#include "train/machine.h"
 #include "train/memory.h"
 #include "train/run_directory.h"
 #include "train/run_log.h"
 #include "train/run_setup.h"
+#include "train/text.h"
+#include "train/warnings.h"
 
 namespace ropewalk {
 namespace {
@@ -42,6 +42,7 @@ void draw_normal(const Config& config, DType dtype, uint64_t seed, ProbeBatch& b
 }
 
 double median(std::vector<double> values) {
+  if (std::any_of(values.begin(), values.end(), [](double x) { return std::isnan(x); })) return std::nan("");
   std::sort(values.begin(), values.end());
   const std::size_t n = values.size();
   return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
@@ -66,10 +67,7 @@ ProbeResult probe_run(const ResolvedConfig& resolved_config, const std::string& 
   Config config = resolved_config.config;
   const bool normal = config.probe.inputs == "normal";
   std::unique_ptr<Dataset> dataset;
-  if (!normal) {
-    dataset = open_dataset(config.data, config.train.context_length, config.model.vocab_size);
-    config.model.vocab_size = dataset->vocab_size();
-  }
+  if (!normal) dataset = open_data(config);
   require(config.model.vocab_size > 0,
           "model.vocab_size must be given with probe.inputs = normal: the number of classes");
   const ArchitectureConfig architecture = architecture_of(config);
@@ -82,21 +80,16 @@ ProbeResult probe_run(const ResolvedConfig& resolved_config, const std::string& 
 
   use_run_directory(directory);
   const RunLock lock(directory);
-  write_file_durably(directory + "/config.ini", print_config(resolved_config, true));
+  write_file_durably(config_in(directory), print_config(resolved_config, true));
   RunLog log = RunLog::create(lock,
                               {.entries = config.probe.seeds,
                                .n_layers = config.model.n_layers,
                                .n_heads = config.model.n_heads,
                                .layer_kinds = layout.layer_kinds,
                                .stem_kinds = layout.stem_kinds},
-                              {.run_id = std::filesystem::path(directory).filename().string(),
-                               .config = print_config(resolved_config, false),
-                               .command_line = command_line,
-                               .version = ROPEWALK_VERSION,
-                               .host = host_name(),
-                               .cpu = cpu_name(),
-                               .device = config.train.device,
-                               .started = utc_now()});
+                              make_log_header(directory, resolved_config, command_line));
+
+  show_warnings(log.take_warnings());
 
   ProbeResult out{.name = name, .directory = directory, .seeds = config.probe.seeds};
   Workspace workspace;
@@ -158,6 +151,7 @@ ProbeResult probe_run(const ResolvedConfig& resolved_config, const std::string& 
                         .tokens = static_cast<int64_t>(positions)});
   }
   log.finish(LogStatus::finished);
+  show_warnings(log.take_warnings());
   return out;
 }
 
@@ -168,7 +162,8 @@ std::string probe_text(const std::vector<ProbeResult>& results) {
   for (const ProbeResult& r : results) {
     const auto [low, high] = std::minmax_element(r.ratio.begin(), r.ratio.end());
     out += fmt::format("{:<26} {:>5} {:>8.3f} {:>10.3f} {:>10.3f} {:>13.5g} {:>13.5g}\n", r.name, r.seeds.size(),
-                       median(r.ratio), *low, *high, median(r.first), median(r.last));
+                       unsigned_nan(median(r.ratio)), unsigned_nan(*low), unsigned_nan(*high),
+                       unsigned_nan(median(r.first)), unsigned_nan(median(r.last)));
   }
   return out;
 }

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "framework/message.h"
+#include "train/text.h"
 
 namespace ropewalk {
 
@@ -32,8 +33,9 @@ void Progress::update(int64_t step, double loss, double lr, double grad_norm, do
   const double elapsed = std::chrono::duration<double>(now - start_).count();
   const auto done = static_cast<double>(std::max<int64_t>(1, step - first_step_));
   const double left = elapsed / done * static_cast<double>(steps_ - step);
-  const std::string line = fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}  grad norm {:.3g}  {:.0f} tokens/s  {} left",
-                                       step, steps_, loss, lr, grad_norm, tokens_per_s, clock_text(left));
+  const std::string line =
+      fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}  grad norm {:.3g}  {:.0f} tokens/s  {} left", step, steps_,
+                  unsigned_nan(loss), lr, unsigned_nan(grad_norm), tokens_per_s, clock_text(left));
   if (terminal_) {
     message("\r{}\x1b[K", line);
     std::fflush(stderr);

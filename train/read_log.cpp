@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <system_error>
 #include <type_traits>
 
@@ -9,6 +10,7 @@
 #include "train/hdf5_file.h"
 #include "train/log_file.h"
 #include "train/run_directory.h"
+#include "train/warnings.h"
 
 namespace ropewalk {
 namespace {
@@ -76,21 +78,30 @@ std::vector<LogStatus> read_status(const Hdf5File& file, const LogSchema& schema
   return status;
 }
 
-/// Reads the whole rows of one group; a group that the file lacks stays empty.
+/// Reads the whole rows of one group; a group that the file lacks stays empty. With `notes` the columns that cannot be
+/// read are noted there and left out.
 template <typename Table>
-void read_group(const Hdf5File& file, const LogSchema& schema, const char* name, Table& table) {
+void read_group(const Hdf5File& file, const LogSchema& schema, const char* name, Table& table,
+                std::vector<std::string>* notes) {
   const std::string path = std::string("/") + name + "/";
   bool present = false;
   for_each_column(table, [&](const ColumnSpec& spec, auto&) { present |= row_size(schema, name, spec) > 0; });
   if (!present) return;
+  const auto leave_out = [&](const std::string& object) {
+    const auto bad = file.damaged.find(object);
+    if (notes == nullptr || bad == file.damaged.end()) return false;
+    notes->push_back("'" + file.path + "': '" + object + "' " + bad->second);
+    return true;
+  };
 
+  if (leave_out(path + "step")) return;
   table.step = one_dimensional<int64_t>(file, path + "step");
   // The value of rows that were made but not yet filled.
   uint64_t rows = static_cast<uint64_t>(std::find(table.step.begin(), table.step.end(), -1) - table.step.begin());
   for_each_column(table, [&](const ColumnSpec& spec, auto& values) {
     using Value = typename std::decay_t<decltype(values)>::value_type;
-    if (row_size(schema, name, spec) == 0) return;
     const std::string object = path + spec.name;
+    if (row_size(schema, name, spec) == 0 || leave_out(object)) return;
     const std::vector<uint64_t>& shape = file.dataset(object).shape;
     if (shape.empty() || std::vector<uint64_t>(shape.begin() + 1, shape.end()) != row_shape(schema, spec)) {
       file.fail(object, "has a shape that does not fit its labels");
@@ -99,8 +110,11 @@ void read_group(const Hdf5File& file, const LogSchema& schema, const char* name,
     values = file.values<Value>(object);
   });
   table.step.resize(rows);
-  for_each_column(table,
-                  [&](const ColumnSpec& spec, auto& values) { values.resize(rows * row_size(schema, name, spec)); });
+  for_each_column(table, [&](const ColumnSpec& spec, auto& values) {
+    using Value = typename std::decay_t<decltype(values)>::value_type;
+    constexpr Value unwritten = std::is_same_v<Value, int64_t> ? Value(-1) : std::numeric_limits<Value>::quiet_NaN();
+    values.resize(rows * row_size(schema, name, spec), unwritten);
+  });
 }
 
 template <typename Table>
@@ -124,7 +138,7 @@ void cut_table(Table& table, int64_t last_step) {
 
 }  // namespace
 
-LogContents read_log(const std::string& path) {
+LogContents read_log(const std::string& path, LogDamage damage) {
   try {
     const Hdf5File file = read_hdf5(path, Hdf5Access::live);
     LogContents log;
@@ -132,7 +146,9 @@ LogContents read_log(const std::string& path) {
     log.header = read_header(file);
     log.schema = read_schema(file);
     log.status = read_status(file, log.schema);
-    for_each_group(log.tables, [&](const char* name, auto& table) { read_group(file, log.schema, name, table); });
+    std::vector<std::string>* notes = damage == LogDamage::left_out ? &log.damage : nullptr;
+    for_each_group(log.tables,
+                   [&](const char* name, auto& table) { read_group(file, log.schema, name, table, notes); });
     return log;
   } catch (const Hdf5Error& error) {
     throw LogError(std::string("cannot read log ") + error.what());
@@ -150,6 +166,7 @@ void cut_after(EvalTable& table, int64_t last_step) {
 RecoveredLog recover_log(const std::string& path) {
   LogContents log = read_log(path);
   const RunLock lock(directory_of(path));
+  if (!lock.warning().empty()) show_warnings({lock.warning()});
   log = read_log(path);  // as it is now that nobody else writes
   RecoveredLog result;
   result.before = log.status;
@@ -160,9 +177,9 @@ RecoveredLog recover_log(const std::string& path) {
   try {
     write_log(path, log.schema, log.header, log.status, log.tables);
   } catch (const Hdf5Error& error) {
-    throw LogError(std::string("cannot rewrite log ") + error.what());
+    throw LogWriteError(std::string("cannot rewrite log ") + error.what());
   } catch (const std::system_error& error) {
-    throw LogError(std::string("cannot rewrite log: ") + error.what());
+    throw LogWriteError(std::string("cannot rewrite log: ") + error.what());
   }
   return result;
 }

@@ -15,11 +15,18 @@ struct LogContents {
   LogHeader header;
   std::vector<LogStatus> status;  ///< one per entry; `running` also after a kill
   LogTables tables;
+  std::vector<std::string> damage;  ///< what was left out, a sentence for each dataset
+};
+
+/// What reading does where the values of a column cannot be read.
+enum class LogDamage : uint8_t {
+  refused,   ///< throws LogError
+  left_out,  ///< fills in what unwritten rows hold, NaN or -1; without its `step` a group stays empty
 };
 
 /// Reads the log of a running, finished or killed run; the file is not changed and its writer not hindered.
 /// @throws LogError if there is none, or it is empty, truncated, damaged, or no log of this schema.
-LogContents read_log(const std::string& path);
+LogContents read_log(const std::string& path, LogDamage damage = LogDamage::refused);
 
 /// Removes the rows with step > last_step from every group.
 void cut_after(LogTables& tables, int64_t last_step);
@@ -35,7 +42,8 @@ struct RecoveredLog {
 
 /// Rewrites the log of a killed run as a clean file that every HDF5 and netCDF program opens, with all rows that were
 /// flushed. The old file is replaced only when the new one is on the disk. Takes the lock of the run's directory.
-/// @throws LogError as read_log, or if the file cannot be written; RunDirectoryError if the run is still going on.
+/// @throws LogError as read_log; LogWriteError if the file cannot be written; RunDirectoryError if the run is still
+/// going on.
 RecoveredLog recover_log(const std::string& path);
 
 }  // namespace ropewalk

@@ -83,6 +83,13 @@ void use_run_directory(const std::string& directory) {
   if (access(directory.c_str(), W_OK | X_OK) != 0) fail(directory, "cannot be written", "choose another");
 }
 
+std::string run_id_of(const std::string& directory) {
+  std::error_code error;
+  const fs::path absolute = fs::absolute(directory, error);
+  const fs::path path = (error ? fs::path(directory) : absolute).lexically_normal();
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
 RunLock::RunLock(std::string directory) : directory_(std::move(directory)), owner_(getpid()) {
   const std::string path = lock_path(directory_);
   fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -104,8 +111,8 @@ RunLock::RunLock(std::string directory) : directory_(std::move(directory)), owne
       fail(directory_, "is in use by " + (length > 0 ? std::string(holder.data()) : std::string("another process")),
            "wait for it or stop it first");
     }
-    warning_ = "warning: '" + path + "' cannot be locked (" + std::strerror(error) +
-               "); do not write this run from two processes";
+    warning_ =
+        "'" + path + "' cannot be locked (" + std::strerror(error) + "); do not write this run from two processes";
     return;
   }
   const std::string holder = "process " + std::to_string(getpid()) + " on " + host_name();

@@ -17,6 +17,20 @@ std::string create_run_directory(const std::string& root, const std::string& nam
 /// Makes `directory`, and its parents, for a run. It must not exist or be empty.
 void use_run_directory(const std::string& directory);
 
+/// The name of a run: the last part of its directory's path, also where that ends in a slash or is '.'.
+std::string run_id_of(const std::string& directory);
+
+/// Where a run keeps what; its log and checkpoints: RunLog::path_in(), checkpoints_in().
+inline std::string config_in(const std::string& directory) {
+  return directory + "/config.ini";
+}
+inline std::string events_in(const std::string& directory) {
+  return directory + "/events.jsonl";
+}
+inline std::string summary_in(const std::string& directory) {
+  return directory + "/summary.json";
+}
+
 /// Ownership of a run's directory: an exclusive lock on DIRECTORY/.lock, held until destruction or the end of the
 /// process, however it ends. A run can be written only by the holder.
 class RunLock {
@@ -28,7 +42,7 @@ class RunLock {
   ~RunLock();
 
   const std::string& directory() const { return directory_; }
-  /// One line, if the file system has no locks and the run is therefore unprotected; else empty.
+  /// A warning, if the file system has no locks and the run is therefore unprotected; else empty.
   const std::string& warning() const { return warning_; }
 
  private:

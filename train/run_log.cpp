@@ -58,21 +58,21 @@ std::vector<std::string> storage_warnings(const RunLock& lock) {
   std::vector<std::string> warnings;
   if (!lock.warning().empty()) warnings.push_back(lock.warning());
   if (const std::string kind = network_file_system(lock.directory()); !kind.empty()) {
-    warnings.push_back("warning: '" + lock.directory() + "' lies on " + kind +
+    warnings.push_back("'" + lock.directory() + "' lies on " + kind +
                        "; a log read there while the run goes on may be incomplete");
   }
   return warnings;
 }
 
-/// Runs f; its failures to read or write become LogError.
+/// Runs f; its failures to write become LogWriteError.
 template <typename F>
-auto as_log_error(F&& f) {
+auto as_write_error(F&& f) {
   try {
     return f();
   } catch (const Hdf5Error& error) {
-    throw LogError(std::string("cannot write log ") + error.what());
+    throw LogWriteError(std::string("cannot write log ") + error.what());
   } catch (const std::system_error& error) {
-    throw LogError(std::string("cannot write log: ") + error.what());
+    throw LogWriteError(std::string("cannot write log: ") + error.what());
   }
 }
 
@@ -130,13 +130,13 @@ RunLog RunLog::create(const RunLock& lock, const LogSchema& schema, const LogHea
   auto state = std::make_unique<State>();
   state->path = path_in(lock.directory());
   if (std::filesystem::exists(std::filesystem::symlink_status(state->path))) {
-    throw LogError("cannot write log '" + state->path + "': it exists; resume the run, or use another directory");
+    throw LogWriteError("cannot write log '" + state->path + "': it exists; resume the run, or use another directory");
   }
   state->schema = schema;
   state->status.assign(schema.entries.size(), LogStatus::running);
   state->warnings = storage_warnings(lock);
   reserve(state->rows, schema);
-  state->file = as_log_error([&] { return start_file(state->path, schema, header, LogTables()); });
+  state->file = as_write_error([&] { return start_file(state->path, schema, header, LogTables()); });
   return RunLog(std::move(state));
 }
 
@@ -155,7 +155,7 @@ RunLog RunLog::resume(const RunLock& lock, int64_t last_step, const LogSchema& s
   state->warnings = storage_warnings(lock);
   if (!old.tables.train.step.empty()) state->last_step = old.tables.train.step.back();
   reserve(state->rows, schema);
-  state->file = as_log_error([&] { return start_file(state->path, schema, old.header, old.tables); });
+  state->file = as_write_error([&] { return start_file(state->path, schema, old.header, old.tables); });
   return RunLog(std::move(state));
 }
 
@@ -175,11 +175,11 @@ template <typename F>
 void RunLog::guarded(F&& f) {
   if (!state_->writable()) return;
   try {
-    as_log_error(f);
-  } catch (const LogError& error) {
+    as_write_error(f);
+  } catch (const LogWriteError& error) {
     state_->failed = true;
     clear(state_->rows);
-    throw LogError(std::string(error.what()) + "; rows flushed before are safe, the log takes no more");
+    throw LogWriteError(std::string(error.what()) + "; rows flushed before are safe, the log takes no more");
   }
 }
 
@@ -301,15 +301,15 @@ void RunLog::finish(LogStatus status) {
     const LogContents log = read_log(state_->path);
     write_log(state_->path, log.schema, log.header, log.status, log.tables);
   } catch (const std::exception& error) {
-    state_->warnings.push_back("warning: the log is complete but was not compressed: " + std::string(error.what()));
+    state_->warnings.push_back("the log is complete but was not compressed: " + std::string(error.what()));
   }
 }
 
 int64_t RunLog::last_step() const {
   return state_->last_step;
 }
-const std::vector<std::string>& RunLog::warnings() const {
-  return state_->warnings;
+std::vector<std::string> RunLog::take_warnings() {
+  return std::exchange(state_->warnings, {});
 }
 bool RunLog::failed() const {
   return state_->failed;

@@ -17,19 +17,19 @@ namespace ropewalk {
 /// The log of a run in progress, DIRECTORY/log.h5. Rows gather in memory that is reserved once and go to the file
 /// together in `flush`; a kill at any moment loses nothing that was flushed.
 ///
-/// If the file cannot be written (disk full), the member that met it throws LogError, once; the file is not touched any
-/// more, every later call does nothing, and what was flushed before can be read and recovered.
+/// If the file cannot be written (disk full), the member that met it throws LogWriteError, once; the file is not
+/// touched any more, every later call does nothing, and what was flushed before can be read and recovered.
 class RunLog {
  public:
   /// Begins a log in the directory whose lock the caller holds, for as long as the log lives.
-  /// @throws LogError if there is one already or it cannot be created.
+  /// @throws LogWriteError if there is one already or it cannot be created.
   static RunLog create(const RunLock& lock, const LogSchema& schema, const LogHeader& header);
 
   /// Continues the log of a run that was interrupted or killed after a checkpoint at `last_step`: keeps its rows up to
   /// that step and drops later ones, which the resumed run writes anew; evaluations are kept up to `last_evaluation`,
   /// for a checkpoint may have been written just before one. The old file is replaced only when the new one is on the
   /// disk. The header stays that of the first start.
-  /// @throws LogError if there is no readable log, or it was written under another schema.
+  /// @throws LogError if there is no readable log, or it was written under another schema; LogWriteError.
   static RunLog resume(const RunLock& lock, int64_t last_step, const LogSchema& schema,
                        int64_t last_evaluation = std::numeric_limits<int64_t>::max());
 
@@ -60,8 +60,9 @@ class RunLog {
 
   /// Step of the last training row that was kept by `resume`; -1 if none.
   int64_t last_step() const;
-  /// One line each, e.g. that the directory lies on a network file system.
-  const std::vector<std::string>& warnings() const;
+  /// Warnings since the last call, those of the lock among them; e.g. that the directory lies on a network file system.
+  /// There may be some after `create`, `resume` and `finish`.
+  std::vector<std::string> take_warnings();
   /// Whether the log could not be written and has been given up.
   bool failed() const;
 

@@ -7,7 +7,9 @@
 #include "framework/error.h"
 #include "train/config_error.h"
 #include "train/evaluation.h"
+#include "train/machine.h"
 #include "train/memory.h"
+#include "train/run_directory.h"
 
 namespace ropewalk {
 
@@ -24,23 +26,39 @@ int64_t longest_sequence(const Config& config, const Dataset& dataset) {
   return dataset.task() != nullptr ? problem_tokens(*dataset.task(), longest) : longest;
 }
 
+LogHeader make_log_header(const std::string& directory, const ResolvedConfig& config, const std::string& command_line) {
+  return {.run_id = run_id_of(directory),
+          .config = print_config(config, false),
+          .command_line = command_line,
+          .version = ROPEWALK_VERSION,
+          .host = host_name(),
+          .cpu = cpu_name(),
+          .device = config.config.train.device,
+          .started = utc_now()};
+}
+
 std::string vocabulary_in(const std::string& directory) {
   return directory + "/vocabulary.txt";
+}
+
+std::unique_ptr<Dataset> open_data(Config& config, const Tokenizer* known) {
+  const int64_t given = config.model.vocab_size;
+  std::unique_ptr<Dataset> dataset = open_dataset(config.data, config.train.context_length, given, known);
+  config.model.vocab_size = dataset->vocab_size();
+  if (given != 0 && given != config.model.vocab_size) {
+    throw ConfigError({fmt::format("error: model.vocab_size = {}, but the data has {} tokens; leave the key out", given,
+                                   config.model.vocab_size)});
+  }
+  return dataset;
 }
 
 RunSetup set_up(const Config& config, const Tokenizer* known) {
   RunSetup out{.config = config};
   // Sizes that the configuration alone shows to be absurd are refused before the data is read.
-  const int64_t context = config.train.context_length;
-  ArchitectureConfig architecture = architecture_of(config);
-  require_memory(estimate_memory(config, count_parameters(architecture), config.model.vocab_size, context));
-  out.dataset = open_dataset(config.data, context, config.model.vocab_size, known);
-  out.config.model.vocab_size = out.dataset->vocab_size();
-  if (config.model.vocab_size != 0 && config.model.vocab_size != out.config.model.vocab_size) {
-    throw ConfigError({fmt::format("error: model.vocab_size = {}, but the data has {} tokens; leave the key out",
-                                   config.model.vocab_size, out.config.model.vocab_size)});
-  }
-  architecture.model.vocab_size = out.config.model.vocab_size;
+  require_memory(estimate_memory(config, count_parameters(architecture_of(config)), config.model.vocab_size,
+                                 config.train.context_length));
+  out.dataset = open_data(out.config, known);
+  const ArchitectureConfig architecture = architecture_of(out.config);
   require_memory(estimate_memory(out.config, count_parameters(architecture), out.config.model.vocab_size,
                                  longest_sequence(config, *out.dataset)));
   out.workers = std::make_unique<Workers>(config.train.threads);

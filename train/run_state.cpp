@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/error.h"
-#include "framework/message.h"
+#include "train/warnings.h"
 
 namespace ropewalk {
 namespace {
@@ -62,6 +62,12 @@ std::vector<double> read_numbers(const json& array) {
   return out;
 }
 
+json divergence_json(const RunState& state) {
+  if (!state.divergence) return nullptr;
+  const Divergence& first = *state.divergence;
+  return {{"step", first.step}, {"module", first.module}, {"in_gradient", first.in_gradient}};
+}
+
 }  // namespace
 
 std::string checkpoints_in(const std::string& directory) {
@@ -81,7 +87,9 @@ void save_state(const std::string& directory, const Transformer& model, const Ad
                          {"last_loss", numbers(state.last_loss)},
                          {"last_accuracy", numbers(state.last_accuracy)},
                          {"last_exact_match", numbers(state.last_exact_match)},
-                         {"best_loss", numbers(state.best_loss)}};
+                         {"best_loss", numbers(state.best_loss)},
+                         {"divergence", divergence_json(state)},
+                         {"ends_diverged", state.ends_diverged}};
   write_checkpoint(checkpoints_in(directory), state.step, tensors,
                    {{"config", config_text}, {"state", counters.dump()}}, keep);
 }
@@ -107,6 +115,12 @@ RunState load_state(const Checkpoint& checkpoint, const Transformer& model, cons
     state.last_accuracy = read_numbers(counters.at("last_accuracy"));
     state.last_exact_match = read_numbers(counters.at("last_exact_match"));
     state.best_loss = read_numbers(counters.at("best_loss"));
+    if (const json first = counters.value("divergence", json()); !first.is_null()) {
+      state.divergence = {.step = first.at("step").get<int64_t>(),
+                          .module = first.at("module").get<std::string>(),
+                          .in_gradient = first.at("in_gradient").get<bool>()};
+    }
+    state.ends_diverged = counters.value("ends_diverged", false);
   } catch (const std::exception& e) {
     throw CheckpointError(fmt::format("{}: its counters cannot be read: {}", checkpoint.file.path(), e.what()));
   }
@@ -115,7 +129,7 @@ RunState load_state(const Checkpoint& checkpoint, const Transformer& model, cons
 
 Checkpoint require_checkpoint(const std::string& run_directory) {
   LatestCheckpoint latest = latest_checkpoint(checkpoints_in(run_directory));
-  for (const std::string& warning : latest.warnings) message("ropewalk: {}\n", warning);
+  show_warnings(latest.warnings);
   if (!latest.checkpoint && !latest.warnings.empty()) {
     throw CheckpointError(fmt::format("{}: no checkpoint is whole", checkpoints_in(run_directory)));
   }

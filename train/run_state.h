@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "layers/transformer.h"
 #include "optim/adamw.h"
 #include "train/checkpoint_file.h"
+#include "train/trainer.h"
 
 namespace ropewalk {
 
@@ -17,12 +19,14 @@ struct RunState {
   int64_t tokens = 0;             ///< positions fed since the start
   uint64_t data_fingerprint = 0;  ///< of what training draws from (see Dataset::fingerprint)
   double wall_time = 0;           ///< seconds of training since the start
-  double train_loss = 0;
-  int64_t evaluated_step = -1;    ///< of the last evaluation; -1: none yet
-  std::vector<double> last_loss;  ///< of the last evaluation, by length
+  double train_loss = std::numeric_limits<double>::quiet_NaN();  ///< of the last step
+  int64_t evaluated_step = -1;                                   ///< of the last evaluation; -1: none yet
+  std::vector<double> last_loss;                                 ///< of the last evaluation, by length
   std::vector<double> last_accuracy;
   std::vector<double> last_exact_match;
-  std::vector<double> best_loss;  ///< least of all evaluations, by length
+  std::vector<double> best_loss;         ///< least of all evaluations, by length
+  std::optional<Divergence> divergence;  ///< the first, where training goes on after one
+  bool ends_diverged = false;            ///< the last step was not finite
 };
 
 /// Writes parameters, moments and state as the checkpoint of state.step. Throws CheckpointError.
@@ -38,7 +42,8 @@ RunState load_state(const Checkpoint& checkpoint, const Transformer& model, cons
 /// The checkpoints of the run in `directory`.
 std::string checkpoints_in(const std::string& directory);
 
-/// The newest whole checkpoint of a run; its absence is an Error that names the run. Passed-over files go to stderr.
+/// The newest whole checkpoint of a run. Throws CheckpointError that names the run where there is none; files that were
+/// passed over go to stderr.
 Checkpoint require_checkpoint(const std::string& run_directory);
 
 }  // namespace ropewalk

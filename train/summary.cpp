@@ -1,11 +1,11 @@
 #include "train/summary.h"
 
 #include <cmath>
-#include <filesystem>
 
 #include <nlohmann/json.hpp>
 
 #include "train/events.h"
+#include "train/run_directory.h"
 
 namespace ropewalk {
 namespace {
@@ -19,21 +19,21 @@ nlohmann::json numbers(const std::vector<double>& values) {
 }  // namespace
 
 void write_run_summary(const std::string& directory, const Config& config, int64_t parameters, LogStatus status,
-                       const RunState& state, const std::vector<int64_t>& lengths, bool task,
-                       const std::optional<Divergence>& divergence, double tokens_per_s) {
+                       const RunState& state, const std::vector<int64_t>& lengths, double tokens_per_s,
+                       const std::string& error) {
   nlohmann::json eval = nullptr;
   if (!state.last_loss.empty()) {
-    eval = {{"protocol", task ? "task" : std::string(name_in(kProtocolNames, config.eval.protocol))},
-            {"train_length", task ? config.data.max_length : config.train.context_length},
+    eval = {{"protocol", protocol_name(config)},
+            {"train_length", trained_length(config)},
             {"lengths", lengths},
             {"loss", numbers(state.last_loss)}};
-    if (task) {
+    if (is_task(config)) {
       eval["accuracy"] = numbers(state.last_accuracy);
       eval["exact_match"] = numbers(state.last_exact_match);
     }
   }
   const auto finite = [](double x) { return std::isfinite(x) ? nlohmann::json(x) : nlohmann::json(); };
-  nlohmann::json summary = {{"run_id", std::filesystem::path(directory).filename().string()},
+  nlohmann::json summary = {{"run_id", run_id_of(directory)},
                             {"status", to_string(status)},
                             {"steps", config.train.steps},
                             {"seed", config.train.seed},
@@ -43,12 +43,13 @@ void write_run_summary(const std::string& directory, const Config& config, int64
                             {"tokens_per_s", finite(tokens_per_s)},
                             {"final", {{"step", state.step}, {"train_loss", finite(state.train_loss)}, {"eval", eval}}},
                             {"best", {{"loss", numbers(state.best_loss)}}}};
-  if (divergence) {
+  if (const std::optional<Divergence>& divergence = state.divergence) {
     summary["diverged"] = {{"step", divergence->step},
                            {"module", divergence->module},
                            {"where", divergence->in_gradient ? "gradient" : "value"}};
   }
-  write_summary(directory + "/summary.json", summary);
+  if (!error.empty()) summary["error"] = error;
+  write_summary(summary_in(directory), summary);
 }
 
 }  // namespace ropewalk

@@ -1,5 +1,8 @@
 #include "train/text.h"
 
+#include <cmath>
+#include <limits>
+
 namespace ropewalk {
 namespace {
 
@@ -25,6 +28,10 @@ std::string joined(std::span<const std::string> parts, std::string_view separato
     out += parts[i];
   }
   return out;
+}
+
+double unsigned_nan(double x) {
+  return std::isnan(x) ? std::numeric_limits<double>::quiet_NaN() : x;
 }
 
 std::string printable(std::string_view text) {

@@ -1,23 +1,25 @@
 #include "train/train_run.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "framework/error.h"
 #include "framework/message.h"
+#include "optim/norms.h"
 #include "train/config_error.h"
 #include "train/durable_file.h"
 #include "train/evaluation.h"
 #include "train/events.h"
 #include "train/log_layout.h"
-#include "train/machine.h"
 #include "train/progress.h"
 #include "train/run_directory.h"
 #include "train/run_log.h"
@@ -25,7 +27,9 @@
 #include "train/run_state.h"
 #include "train/signals.h"
 #include "train/summary.h"
+#include "train/text.h"
 #include "train/trainer.h"
+#include "train/warnings.h"
 
 namespace ropewalk {
 namespace {
@@ -52,8 +56,7 @@ struct Files {
 class RowWriter {
  public:
   RowWriter(const Config& config, const LogLayout& layout)
-      : config_(config),
-        layout_(layout),
+      : layout_(layout),
         layers_(3, std::vector<float>(layout.cells())),
         stem_(layout.stem_kinds.size()),
         depths_(2, std::vector<float>(static_cast<std::size_t>(config.model.n_layers + 1))),
@@ -89,7 +92,6 @@ class RowWriter {
   }
 
  private:
-  const Config& config_;
   const LogLayout& layout_;
   std::vector<std::vector<float>> layers_;
   std::vector<float> stem_;
@@ -101,7 +103,7 @@ std::vector<float> to_floats(const std::vector<double>& values) {
   return {values.begin(), values.end()};
 }
 
-LogSchema make_schema(const Config& config, const LogLayout& layout, const Evaluator& evaluator, bool task) {
+LogSchema make_schema(const Config& config, const LogLayout& layout, const Evaluator& evaluator) {
   return {.entries = {config.train.seed},
           .n_layers = config.model.n_layers,
           .n_heads = config.model.n_heads,
@@ -109,23 +111,22 @@ LogSchema make_schema(const Config& config, const LogLayout& layout, const Evalu
           .stem_kinds = layout.stem_kinds,
           .eval_lengths = evaluator.lengths(),
           .positions = evaluator.positions(),
-          .task = task,
-          .eval_protocol = task ? "task" : std::string(name_in(kProtocolNames, config.eval.protocol)),
-          .train_length = task ? config.data.max_length : config.train.context_length};
+          .task = is_task(config),
+          .eval_protocol = protocol_name(config),
+          .train_length = trained_length(config)};
 }
 
 /// Keys that may differ between a run and its resumption; all others fix what the run is.
+constexpr std::array<std::string_view, 5> kMayChange = {"train.steps", "train.threads", "train.checkpoint_every",
+                                                        "train.keep_checkpoints", "train.on_divergence"};
+
 void check_same_run(const Config& now, const Config& before, const std::string& directory) {
-  const std::vector<std::string> sections = {"model", "position", "attention", "data", "eval", "log", "train"};
+  const std::vector<std::string> sections = {"model", "position", "attention", "data", "eval", "log", "train", "optim"};
   std::vector<std::string> errors;
-  for (const std::string& difference : differing_keys(now, before, sections)) {
-    const auto is = [&](const char* key) { return difference.starts_with(std::string(key) + ":"); };
-    if (is("train.steps") || is("train.threads") || is("train.checkpoint_every") || is("train.keep_checkpoints") ||
-        is("train.on_divergence")) {
-      continue;
-    }
+  for (const KeyDifference& difference : differing_keys(now, before, sections)) {
+    if (std::find(kMayChange.begin(), kMayChange.end(), difference.key) != kMayChange.end()) continue;
     errors.push_back(fmt::format("command line: error: {}; {} was begun with the second and cannot change it",
-                                 difference, directory));
+                                 difference.text, directory));
   }
   if (!errors.empty()) throw ConfigError(errors);
 }
@@ -146,44 +147,52 @@ class Run {
     SignalGuard signals;
     open();
     Progress progress(state_.step, config_.train.steps);
-    for (const std::string& warning : files_->log.warnings()) progress.say("ropewalk: warning: " + warning);
+    show_log_warnings(progress);
     announce(progress);
     TrainOutcome outcome{.status = LogStatus::finished, .directory = files_->directory};
     try {
+      summarize(LogStatus::running);
       outcome.status = loop(progress);
       outcome.signal = outcome.status == LogStatus::interrupted ? SignalGuard::received() : 0;
       files_->log.finish(outcome.status);
-    } catch (const LogError& e) {
-      // No checkpoint now: it would be ahead of the log, and a run that resumed from it would leave a gap there.
-      files_->events.append("failed", state_.step, {{"reason", e.what()}});
-      summarize_failure();
-      fail("the log can no longer be written, training stopped after step {}: {}", state_.step, e.what());
+      show_log_warnings(progress);
+      summarize(outcome.status);
     } catch (const std::exception& e) {
-      files_->events.append("failed", state_.step, {{"reason", e.what()}});
-      files_->log.finish(LogStatus::failed);
-      summarize_failure();
-      // A file that cannot be written is not one that cannot be read.
-      fail("training stopped after step {}: {}", state_.step, e.what());
+      give_up(e.what());
     }
     files_->events.append(to_string(outcome.status), state_.step);
-    summarize(outcome.status);
     return outcome;
   }
 
  private:
-  void summarize(LogStatus status) const {
-    write_run_summary(files_->directory, config_, setup_.model->parameters().elements(), status, state_,
-                      evaluator_.lengths(), setup_.dataset->task() != nullptr, divergence_,
-                      static_cast<double>(state_.tokens) / std::max(state_.wall_time, 1e-9));
+  void show_log_warnings(Progress& progress) {
+    for (const std::string& warning : files_->log.take_warnings()) progress.say(warning_text(warning));
   }
 
-  /// As far as a disk that may be full allows.
-  void summarize_failure() const {
-    try {
-      summarize(LogStatus::failed);
-    } catch (const std::exception& e) {
-      message("ropewalk: {}\n", e.what());
-    }
+  void summarize(LogStatus status, const std::string& error = "") const {
+    write_run_summary(files_->directory, config_, setup_.model->parameters().elements(), status, state_,
+                      evaluator_.lengths(), static_cast<double>(state_.tokens) / std::max(state_.wall_time, 1e-9),
+                      error);
+  }
+
+  /// Leaves the files of a run that failed in such order as the failure allows, and throws. No checkpoint: where the
+  /// log could not be written it would be ahead of it, and a run that resumed from it would leave a gap there.
+  [[noreturn]] void give_up(const std::string& reason) {
+    std::string later;
+    // On a full disk these fail as well; what failed first is what must be said.
+    const auto attempt = [&](const auto& record) {
+      try {
+        record();
+      } catch (const std::exception& e) {
+        later += fmt::format("; then: {}", e.what());
+      }
+    };
+    files_->events.append("failed", state_.step, {{"reason", reason}});
+    attempt([&] { files_->log.finish(LogStatus::failed); });
+    attempt([&] { summarize(LogStatus::failed, reason); });
+    show_warnings(files_->log.take_warnings());
+    // Not by the type of what was thrown: a file that cannot be written is not one that cannot be read.
+    fail("training stopped after step {}: {}{}", state_.step, reason, later);
   }
 
   void open() {
@@ -197,13 +206,12 @@ class Run {
       }
     }
     RunLock lock(directory);
-    if (!lock.warning().empty()) message("ropewalk: warning: {}\n", lock.warning());
     setup_.model->initialize(static_cast<uint64_t>(config_.train.seed));
     state_.data_fingerprint = setup_.dataset->fingerprint();
-    const LogSchema schema = make_schema(config_, layout_, evaluator_, setup_.dataset->task() != nullptr);
+    const LogSchema schema = make_schema(config_, layout_, evaluator_);
     if (resume) {
       LatestCheckpoint latest = latest_checkpoint(checkpoints_in(directory));
-      for (const std::string& warning : latest.warnings) message("ropewalk: {}\n", warning);
+      show_warnings(latest.warnings);
       refuse_lost_checkpoints(directory, latest);
       if (latest.checkpoint) {
         check_same_run(config_of(*latest.checkpoint), directory);
@@ -211,12 +219,12 @@ class Run {
         require(state_.data_fingerprint == setup_.dataset->fingerprint(),
                 "the data of {} are no longer what the run was trained on ({}); bring them back, or start a new run",
                 directory, setup_.dataset->describe());
-      } else if (const std::string before = directory + "/config.ini"; std::filesystem::exists(before)) {
+      } else if (const std::string before = config_in(directory); std::filesystem::exists(before)) {
         check_same_run(load_config(before, {}).config, directory);
         message("ropewalk: {} stopped before its first checkpoint; it starts over\n", directory);
       }
       write_configuration(directory);
-      EventLog events(directory + "/events.jsonl");
+      EventLog events(events_in(directory));
       events.append("resumed", state_.step);
       const bool logged = std::filesystem::exists(RunLog::path_in(directory));
       RunLog log = logged ? RunLog::resume(lock, state_.step, schema, state_.evaluated_step)
@@ -224,7 +232,7 @@ class Run {
       files_.emplace(Files{directory, std::move(lock), std::move(events), std::move(log)});
     } else {
       write_configuration(directory);
-      EventLog events(directory + "/events.jsonl");
+      EventLog events(events_in(directory));
       events.append("started", 0);
       RunLog log = RunLog::create(lock, schema, header(directory));
       files_.emplace(Files{directory, std::move(lock), std::move(events), std::move(log)});
@@ -235,7 +243,7 @@ class Run {
   static void refuse_lost_checkpoints(const std::string& directory, const LatestCheckpoint& latest) {
     if (latest.checkpoint) return;
     bool written = !latest.warnings.empty();
-    const std::string events = directory + "/events.jsonl";
+    const std::string events = events_in(directory);
     if (std::filesystem::exists(events)) {
       for (const nlohmann::json& event : read_events(events))
         written = written || event.value("kind", "") == "checkpoint";
@@ -249,13 +257,12 @@ class Run {
 
   /// What the run is, where a start that was killed early has not left it already.
   void write_configuration(const std::string& directory) const {
-    const std::string file = directory + "/config.ini";
+    const std::string file = config_in(directory);
     if (!std::filesystem::exists(file)) write_file_durably(file, print_config(request_.config, true));
     const Tokenizer& tokenizer = setup_.dataset->tokenizer();
     const std::string vocabulary = vocabulary_in(directory);
     if (tokenizer.kind != Tokenizer::Kind::chars || std::filesystem::exists(vocabulary)) return;
-    save_tokenizer(tokenizer, vocabulary + ".tmp");
-    rename_durably(vocabulary + ".tmp", vocabulary);
+    write_file_durably(vocabulary, tokenizer_text(tokenizer));
   }
 
   Config config_of(const Checkpoint& checkpoint) const {
@@ -271,14 +278,7 @@ class Run {
   }
 
   LogHeader header(const std::string& directory) const {
-    return {.run_id = std::filesystem::path(directory).filename().string(),
-            .config = config_text_,
-            .command_line = request_.command_line,
-            .version = ROPEWALK_VERSION,
-            .host = host_name(),
-            .cpu = cpu_name(),
-            .device = config_.train.device,
-            .started = utc_now()};
+    return make_log_header(directory, request_.config, request_.command_line);
   }
 
   void announce(Progress& progress) const {
@@ -294,7 +294,6 @@ class Run {
       evaluate(progress);
       checkpoint();
     }
-    LogStatus status = LogStatus::finished;
     while (state_.step < last) {
       const int64_t step = state_.step + 1;
       const bool layers = config_.log.layers_every > 0 && (step == 1 || due(step, config_.log.layers_every, last));
@@ -309,6 +308,7 @@ class Run {
       state_.tokens += result.tokens;
       state_.wall_time += step_time;
       state_.train_loss = result.loss;
+      state_.ends_diverged = result.divergence.has_value();
       if (row || result.divergence) append_train_row(result, step_time);
       if (layers || result.divergence) rows_.layers(files_->log, result);
       if (attention) rows_.attention(files_->log, result);
@@ -316,7 +316,6 @@ class Run {
         report_divergence(progress, *result.divergence);
         if (config_.train.on_divergence == OnDivergence::stop) return LogStatus::diverged;
       }
-      status = result.divergence ? LogStatus::diverged : LogStatus::finished;
       progress.update(step, result.loss, result.lr, result.grad_norm, static_cast<double>(result.tokens) / step_time);
       if (step == last) checkpoint();  // the training is done; its evaluation may take a while
       if (due(step, config_.eval.every, last)) evaluate(progress);
@@ -325,16 +324,11 @@ class Run {
       if (interrupted) return LogStatus::interrupted;
       files_->log.flush_if_due();
     }
-    return status;
+    return state_.ends_diverged ? LogStatus::diverged : LogStatus::finished;
   }
 
   void append_train_row(const StepResult& result, double step_time) {
-    double param_norm = std::nan("");
-    if (!result.squared_values.empty()) {
-      param_norm = 0;
-      for (const double x : result.squared_values) param_norm += x;
-      param_norm = std::sqrt(param_norm);
-    }
+    const double param_norm = result.squared_values.empty() ? std::nan("") : global_norm(result.squared_values);
     files_->log.append(TrainRow{.step = result.step,
                                 .loss = static_cast<float>(result.loss),
                                 .lr = static_cast<float>(result.lr),
@@ -348,8 +342,8 @@ class Run {
 
   void report_divergence(Progress& progress, const Divergence& divergence) {
     const char* where = divergence.in_gradient ? "gradient" : "value";
-    const bool first = !divergence_;
-    if (first) divergence_ = divergence;
+    const bool first = !state_.divergence;
+    if (first) state_.divergence = divergence;
     files_->events.append("diverged", divergence.step, {{"module", divergence.module}, {"where", where}});
     files_->log.flush();
     if (!first) return;
@@ -379,8 +373,9 @@ class Run {
     }
     std::string text = fmt::format("step {}: held-out loss", state_.step);
     for (std::size_t i = 0; i < scores.loss.size(); ++i) {
-      text += scores.scored_tokens[i] == 0 ? fmt::format("  {}: beyond its table", scores.lengths[i])
-                                           : fmt::format("  {}: {:.4f}", scores.lengths[i], scores.loss[i]);
+      text += scores.scored_tokens[i] == 0
+                  ? fmt::format("  {}: beyond its table", scores.lengths[i])
+                  : fmt::format("  {}: {:.4f}", scores.lengths[i], unsigned_nan(scores.loss[i]));
     }
     progress.say(text);
   }
@@ -402,7 +397,6 @@ class Run {
   std::string config_text_;
   std::optional<Files> files_;
   RunState state_;
-  std::optional<Divergence> divergence_;
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "optim/norms.h"
 #include "optim/schedule.h"
 #include "train/config_resolve.h"
+#include "train/memory.h"
 #include "train/verify_case.h"
 
 namespace ropewalk {
@@ -31,13 +32,13 @@ ArchitectureConfig architecture(const ConformanceCase& c) {
   const auto names = c.names("parameters");
   int64_t elements = 0;
   for (const std::string& name : names) elements += c.shape("parameters/" + name).elements();
-  const ModelConfig& m = config.model;
-  const int64_t greatest = std::max({m.vocab_size, m.d_model, m.n_heads, m.n_kv_heads, m.d_head, m.d_ff,
-                                     config.position.encoding == "learned" ? config.position.max_length : 0});
-  if (greatest > elements || m.n_layers > static_cast<int64_t>(names.size())) {
+  const ArchitectureConfig architecture{
+      .model = config.model, .position = config.position, .attention = config.attention};
+  const bool fewer = count_parameters(architecture) > static_cast<double>(elements);
+  if (fewer || config.model.n_layers > static_cast<int64_t>(names.size())) {
     c.fail("parameters", "holds fewer numbers than the attribute 'config' asks for");
   }
-  return {.model = config.model, .position = config.position, .attention = config.attention};
+  return architecture;
 }
 
 /// A model with its gradients, filled from the parameters of a case.
@@ -109,12 +110,6 @@ class CaseModel {
   int64_t length_ = 0;
 };
 
-double norm(const Tensor& gradient) {
-  double squares = 0.0;
-  for (int64_t i = 0; i < gradient.elements(); ++i) squares += gradient.at(i) * gradient.at(i);
-  return std::sqrt(squares);
-}
-
 CaseResult vector_result(std::vector<double> values) {
   return {.shape = {values.size()}, .values = std::move(values)};
 }
@@ -133,7 +128,7 @@ void run_model(ConformanceCase& c) {
     c.give(kOutputs, "loss", loss.value());
     c.give(kOutputs, "logits", logits.value());
     std::vector<double> norms;
-    for (const Var residual : residuals) norms.push_back(norm(tape.gradient_of(residual)));
+    for (const Var residual : residuals) norms.push_back(std::sqrt(squared_norm(tape.gradient_of(residual))));
     c.give(kResidualGradNorm, "", vector_result(std::move(norms)));
   });
   model.give_all(c, kParameterGrads, model.gradients());

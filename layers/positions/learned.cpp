@@ -1,3 +1,8 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
 #include "framework/error.h"
 #include "framework/ops/embedding.h"
 #include "layers/positions/scheme.h"
@@ -27,14 +32,34 @@ class Learned : public PositionScheme {
   int32_t table_ = -1;
 };
 
+PositionFindings check(const PositionUse& use) {
+  const int64_t rows = use.position.max_length;
+  if (rows < use.context_length) {
+    return {{.keys = {"position.max_length", "train.context_length"},
+             .message = fmt::format("position.max_length = {} is less than train.context_length = {}; a learned table "
+                                    "needs a row for every position",
+                                    rows, use.context_length)}};
+  }
+  std::vector<int64_t> beyond;
+  std::copy_if(use.eval_lengths.begin(), use.eval_lengths.end(), std::back_inserter(beyond),
+               [&](int64_t length) { return length > rows; });
+  if (beyond.empty()) return {};
+  return {{.keys = {"eval.lengths", "position.max_length"},
+           .message = fmt::format("eval.lengths {} exceed position.max_length = {}, where the learned table ends",
+                                  fmt::join(beyond, ", "), rows),
+           .warning = true}};
+}
+
 }  // namespace
 
 PositionSchemeRow learned_scheme() {
-  return {
-      .info = {.name = "learned", .summary = "one learned vector a position, up to max_length (Gehring et al. 2017)"},
-      .make = [](const PositionConfig& config, const PositionSizes& sizes) {
-        return std::make_unique<Learned>(config.max_length, sizes.d_model);
-      }};
+  return {.info = {.name = "learned",
+                   .summary = "one learned vector a position, up to max_length (Gehring et al. 2017)",
+                   .reads_max_length = true,
+                   .check = check},
+          .make = [](const PositionConfig& config, const PositionSizes& sizes) {
+            return std::make_unique<Learned>(config.max_length, sizes.d_model);
+          }};
 }
 
 }  // namespace ropewalk

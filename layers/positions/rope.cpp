@@ -1,5 +1,7 @@
 #include "layers/positions/rope.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -82,13 +84,11 @@ namespace {
 class Rope : public PositionScheme {
  public:
   Rope(const PositionConfig& config, const PositionSizes& sizes) : dtype_(sizes.dtype) {
-    const int64_t dims = config.integer("rope_dims");
-    const int64_t context = config.integer("rope_original_context");
-    settings_ = {.dims = dims > 0 ? dims : sizes.d_head,
+    settings_ = {.dims = config.integer("rope_dims"),
                  .theta = config.real("rope_theta"),
                  .scaling = config.text("rope_scaling"),
                  .factor = config.real("rope_factor"),
-                 .original_context = context > 0 ? context : config.max_length,
+                 .original_context = config.integer("rope_original_context"),
                  .beta_fast = config.real("yarn_beta_fast"),
                  .beta_slow = config.real("yarn_beta_slow"),
                  .low_freq_factor = config.real("llama3_low_freq_factor"),
@@ -113,9 +113,65 @@ class Rope : public PositionScheme {
   RotaryTable table_;
 };
 
+PositionFindings check_scaling(const PositionConfig& p, bool dims_known) {
+  const std::string& scaling = p.text("rope_scaling");
+  const double factor = p.real("rope_factor");
+  const int64_t dims = p.integer("rope_dims");
+  PositionFindings found;
+  const auto require = [&](bool holds, std::vector<std::string> keys, const std::string& message) {
+    if (!holds) found.push_back({std::move(keys), message});
+  };
+  const bool beyond_one = scaling == "yarn" || scaling == "llama3" || scaling == "dynamic_ntk";
+  require(!beyond_one || factor >= 1, {"position.rope_scaling", "position.rope_factor"},
+          fmt::format("position.rope_scaling = {} needs a factor of at least 1; position.rope_factor = {}", scaling,
+                      factor));
+  require(
+      scaling == "none" || factor > 0, {"position.rope_scaling", "position.rope_factor"},
+      fmt::format("position.rope_scaling = {} needs a positive factor; position.rope_factor = {}", scaling, factor));
+  const bool by_base = scaling == "ntk" || scaling == "dynamic_ntk";
+  require(!by_base || !dims_known || dims > 2, {"position.rope_scaling", "position.rope_dims"},
+          fmt::format("position.rope_scaling = {} needs more than 2 rotated dimensions; position.rope_dims = {}",
+                      scaling, dims));
+  const double low = p.real("llama3_low_freq_factor");
+  const double high = p.real("llama3_high_freq_factor");
+  require(scaling != "llama3" || low < high, {"position.llama3_low_freq_factor", "position.llama3_high_freq_factor"},
+          fmt::format("position.llama3_low_freq_factor = {} must be less than position.llama3_high_freq_factor = {}",
+                      low, high));
+  const double fast = p.real("yarn_beta_fast");
+  const double slow = p.real("yarn_beta_slow");
+  require(scaling != "yarn" || fast > slow, {"position.yarn_beta_fast", "position.yarn_beta_slow"},
+          fmt::format("position.yarn_beta_fast = {} must be greater than position.yarn_beta_slow = {}", fast, slow));
+  return found;
+}
+
+PositionFindings check(const PositionUse& use) {
+  const ModelConfig& m = use.model;
+  const int64_t dims = use.position.integer("rope_dims");
+  const bool known = m.d_head > 0;
+  PositionFindings found = check_scaling(use.position, known);
+  if (known && dims == m.d_head && dims % 2 != 0) {
+    found.push_back(
+        {{"model.d_head", "model.d_model", "model.n_heads"},
+         fmt::format("position.encoding = rope rotates pairs, but the width of a head is odd: model.d_head = {} of "
+                     "model.d_model = {} and model.n_heads = {}; give an even model.d_head or position.rope_dims",
+                     m.d_head, m.d_model, m.n_heads)});
+  } else if (known && dims % 2 != 0) {
+    found.push_back({{"position.rope_dims"}, fmt::format("position.rope_dims = {} must be even", dims)});
+  }
+  if (known && dims > m.d_head) {
+    found.push_back({{"position.rope_dims", "model.d_head"},
+                     fmt::format("position.rope_dims = {} exceeds model.d_head = {}", dims, m.d_head)});
+  }
+  return found;
+}
+
 }  // namespace
 
 PositionSchemeRow rope_scheme() {
+  const ReadWith any_scaling{"rope_scaling", {"linear", "ntk", "dynamic_ntk", "yarn", "llama3"}};
+  const ReadWith from_original{"rope_scaling", {"dynamic_ntk", "yarn", "llama3"}};
+  const ReadWith yarn_only{"rope_scaling", {"yarn"}};
+  const ReadWith llama3_only{"rope_scaling", {"llama3"}};
   return {.info = {.name = "rope",
                    .summary =
                        "queries and keys turned by position-dependent angles (Su et al. 2021), with context extensions",
@@ -123,7 +179,8 @@ PositionSchemeRow rope_scheme() {
                                 .default_value = 10000.0,
                                 .help = "base of the frequencies",
                                 .minimum = 1.0 + 1e-9,
-                                .maximum = 1e15},
+                                .maximum = 1e15,
+                                .fixes_parameters = false},
                                {.key = "rope_pairing",
                                 .default_value = std::string("interleaved"),
                                 .help = "which columns form a pair: (2i, 2i+1) or (i, i + dims/2)",
@@ -132,41 +189,57 @@ PositionSchemeRow rope_scheme() {
                                 .default_value = int64_t{0},
                                 .help = "columns of a head that turn; 0: all of d_head",
                                 .minimum = 0,
-                                .maximum = 65536},
+                                .maximum = 65536,
+                                .derived_from = DerivedFrom::d_head},
                                {.key = "rope_scaling",
                                 .default_value = std::string("none"),
                                 .help = "change of the frequencies for longer contexts",
-                                .choices = {"none", "linear", "ntk", "dynamic_ntk", "yarn", "llama3"}},
+                                .choices = {"none", "linear", "ntk", "dynamic_ntk", "yarn", "llama3"},
+                                .fixes_parameters = false},
                                {.key = "rope_factor",
                                 .default_value = 1.0,
                                 .help = "how many times longer the context becomes",
                                 .minimum = 1e-3,
-                                .maximum = 1e6},
+                                .maximum = 1e6,
+                                .read_with = any_scaling,
+                                .fixes_parameters = false},
                                {.key = "rope_original_context",
                                 .default_value = int64_t{0},
                                 .help = "context the frequencies were made for; 0: position.max_length",
                                 .minimum = 0,
-                                .maximum = 1 << 30},
+                                .maximum = 1 << 30,
+                                .derived_from = DerivedFrom::max_length,
+                                .read_with = from_original,
+                                .fixes_parameters = false},
                                {.key = "yarn_beta_fast",
                                 .default_value = 32.0,
                                 .help = "yarn: pairs that turn more often are kept",
                                 .minimum = 1e-6,
-                                .maximum = 1e9},
+                                .maximum = 1e9,
+                                .read_with = yarn_only,
+                                .fixes_parameters = false},
                                {.key = "yarn_beta_slow",
                                 .default_value = 1.0,
                                 .help = "yarn: pairs that turn less often are interpolated",
                                 .minimum = 1e-6,
-                                .maximum = 1e9},
+                                .maximum = 1e9,
+                                .read_with = yarn_only,
+                                .fixes_parameters = false},
                                {.key = "llama3_low_freq_factor",
                                 .default_value = 1.0,
                                 .help = "llama3: wavelengths over context / this are interpolated",
                                 .minimum = 1e-6,
-                                .maximum = 1e9},
+                                .maximum = 1e9,
+                                .read_with = llama3_only,
+                                .fixes_parameters = false},
                                {.key = "llama3_high_freq_factor",
                                 .default_value = 4.0,
                                 .help = "llama3: wavelengths under context / this are kept",
                                 .minimum = 1e-6,
-                                .maximum = 1e9}}},
+                                .maximum = 1e9,
+                                .read_with = llama3_only,
+                                .fixes_parameters = false}},
+                   .check = check},
           .make = [](const PositionConfig& config, const PositionSizes& sizes) {
             return std::make_unique<Rope>(config, sizes);
           }};

@@ -31,9 +31,8 @@ struct RopeFrequencies {
 ///   ntk          theta * factor^(dims / (dims - 2))
 ///   dynamic_ntk  the same with factor * length / original - (factor - 1), from the original context on
 ///   yarn         interpolated where a pair turns fewer than beta_slow times in the original context, kept where it
-///   turns
-///                more than beta_fast times, a ramp over the pair's index between; attention factor 0.1 ln(factor) + 1
-///                (Peng et al. 2023, the ramp of the published code)
+///                turns more than beta_fast times, a ramp over the pair's index between; attention factor
+///                0.1 ln(factor) + 1 (Peng et al. 2023, the ramp of the published code)
 ///   llama3       interpolated above, kept below a wavelength, smooth between (Llama 3.1)
 RopeFrequencies rope_frequencies(const RopeSettings& settings);
 

@@ -16,7 +16,6 @@ namespace ropewalk {
 
 /// The sizes of the model that a position scheme serves.
 struct PositionSizes {
-  int64_t n_layers = 0;
   int64_t n_heads = 0;
   int64_t d_model = 0;
   int64_t d_head = 0;
@@ -49,7 +48,8 @@ class PositionScheme {
   virtual int64_t greatest_length() const { return 0; }
 };
 
-/// A row of the table of schemes: what the configuration sees, and how to make one.
+/// A row of the table of schemes: what the configuration sees, and how to make one of options that pass its check, with
+/// derived values filled in.
 struct PositionSchemeRow {
   PositionSchemeInfo info;
   std::function<std::unique_ptr<PositionScheme>(const PositionConfig&, const PositionSizes&)> make;

@@ -22,6 +22,10 @@ class Shaw : public PositionScheme {
   std::vector<int32_t> tables_;
 };
 
+PositionFindings check(const PositionUse& use) {
+  return warn_beyond_training(use, "shaw_clip");
+}
+
 }  // namespace
 
 PositionSchemeRow shaw_scheme() {
@@ -31,7 +35,8 @@ PositionSchemeRow shaw_scheme() {
                                 .default_value = int64_t{16},
                                 .help = "greatest offset with a vector of its own",
                                 .minimum = 1,
-                                .maximum = 65536}}},
+                                .maximum = 65536}},
+                   .check = check},
           .make = [](const PositionConfig& config, const PositionSizes& sizes) {
             return std::make_unique<Shaw>(config.integer("shaw_clip"), sizes.d_head);
           }};

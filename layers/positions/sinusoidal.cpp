@@ -1,5 +1,7 @@
 #include "layers/positions/sinusoidal.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "framework/error.h"
@@ -41,6 +43,13 @@ class Sinusoidal : public PositionScheme {
   Tensor table_;
 };
 
+PositionFindings check(const PositionUse& use) {
+  if (use.model.d_model % 2 == 0) return {};
+  return {{.keys = {"model.d_model", "position.encoding"},
+           .message =
+               fmt::format("model.d_model = {} must be even with position.encoding = sinusoidal", use.model.d_model)}};
+}
+
 }  // namespace
 
 PositionSchemeRow sinusoidal_scheme() {
@@ -50,7 +59,8 @@ PositionSchemeRow sinusoidal_scheme() {
                                 .default_value = 10000.0,
                                 .help = "longest wavelength over 2 pi",
                                 .minimum = 1.0,
-                                .maximum = 1e12}}},
+                                .maximum = 1e12}},
+                   .check = check},
           .make = [](const PositionConfig& config, const PositionSizes& sizes) {
             return std::make_unique<Sinusoidal>(config.real("sinusoidal_base"), sizes);
           }};

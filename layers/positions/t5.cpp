@@ -1,5 +1,7 @@
 #include "layers/positions/t5.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "framework/ops/relative_bias.h"
@@ -33,11 +35,7 @@ namespace {
 class T5 : public PositionScheme {
  public:
   T5(const PositionConfig& config, const PositionSizes& sizes)
-      : buckets_(config.integer("t5_buckets")), max_distance_(config.integer("t5_max_distance")), sizes_(sizes) {
-    const int64_t exact = (sizes.causal ? buckets_ : buckets_ / 2) / 2;
-    require(max_distance_ > exact, "position.t5_max_distance = {} must exceed the {} exact buckets of t5_buckets = {}",
-            max_distance_, exact, buckets_);
-  }
+      : buckets_(config.integer("t5_buckets")), max_distance_(config.integer("t5_max_distance")), sizes_(sizes) {}
 
   void declare(const Declarations& declarations) override {
     table_ = declarations.add("relative_bias.weight", {buckets_, sizes_.n_heads}, Role::other,
@@ -62,6 +60,25 @@ class T5 : public PositionScheme {
   std::vector<int32_t> bucket_of_offset_;
 };
 
+PositionFindings check(const PositionUse& use) {
+  const int64_t buckets = use.position.integer("t5_buckets");
+  const int64_t reach = use.position.integer("t5_max_distance");
+  const int64_t exact = (use.causal ? buckets : buckets / 2) / 2;
+  if (exact < 1) {
+    return {{.keys = {"position.t5_buckets", "attention.causal"},
+             .message = fmt::format("position.t5_buckets = {} is too few with attention.causal = {}; at least {}",
+                                    buckets, use.causal, use.causal ? 2 : 4)}};
+  }
+  if (reach <= exact) {
+    return {
+        {.keys = {"position.t5_max_distance", "position.t5_buckets", "attention.causal"},
+         .message = fmt::format("position.t5_max_distance = {} must exceed {}, the distances with a bucket of their "
+                                "own at position.t5_buckets = {} and attention.causal = {}",
+                                reach, exact, buckets, use.causal)}};
+  }
+  return warn_beyond_training(use, "t5_max_distance");
+}
+
 }  // namespace
 
 PositionSchemeRow t5_scheme() {
@@ -76,7 +93,8 @@ PositionSchemeRow t5_scheme() {
                                 .default_value = int64_t{128},
                                 .help = "from this distance on all offsets share a bucket",
                                 .minimum = 2,
-                                .maximum = 1 << 30}}},
+                                .maximum = 1 << 30}},
+                   .check = check},
           .make = [](const PositionConfig& config, const PositionSizes& sizes) {
             return std::make_unique<T5>(config, sizes);
           }};

@@ -1,3 +1,7 @@
+#include <fmt/format.h>
+
+#include <variant>
+
 #include "framework/error.h"
 #include "layers/positions/scheme.h"
 
@@ -28,6 +32,39 @@ const std::vector<PositionSchemeInfo>& position_scheme_infos() {
   return infos;
 }
 
+const PositionSchemeInfo* find_position_scheme(const std::string& name) {
+  for (const PositionSchemeInfo& info : position_scheme_infos()) {
+    if (info.name == name) return &info;
+  }
+  return nullptr;
+}
+
+void derive_position_options(PositionConfig& config, int64_t d_head) {
+  for (const PositionSchemeInfo& info : position_scheme_infos()) {
+    for (const PositionOption& option : info.options) {
+      const auto found = config.options.find(option.key);
+      if (option.derived_from == DerivedFrom::nothing || found == config.options.end()) continue;
+      auto& value = std::get<int64_t>(found->second);
+      if (value == 0) value = option.derived_from == DerivedFrom::d_head ? d_head : config.max_length;
+    }
+  }
+}
+
+PositionFindings check_position(const PositionUse& use) {
+  const PositionSchemeInfo* info = find_position_scheme(use.position.encoding);
+  return info == nullptr || info->check == nullptr ? PositionFindings{} : info->check(use);
+}
+
+PositionFindings warn_beyond_training(const PositionUse& use, const std::string& key) {
+  const int64_t reach = use.position.integer(key);
+  if (use.context_length == 0 || reach <= use.context_length) return {};
+  return {{.keys = {"position." + key, "train.context_length"},
+           .message = fmt::format("position.{} = {} exceeds train.context_length = {}; what stands for farther offsets "
+                                  "never trains",
+                                  key, reach, use.context_length),
+           .warning = true}};
+}
+
 PositionConfig default_position_config() {
   PositionConfig config;
   for (const PositionSchemeInfo& info : position_scheme_infos()) {
@@ -38,7 +75,10 @@ PositionConfig default_position_config() {
 
 std::unique_ptr<PositionScheme> make_position_scheme(const PositionConfig& config, const PositionSizes& sizes) {
   for (const PositionSchemeRow& row : position_schemes()) {
-    if (row.info.name == config.encoding) return row.make(config, sizes);
+    if (row.info.name != config.encoding) continue;
+    PositionConfig filled = config;
+    derive_position_options(filled, sizes.d_head);
+    return row.make(filled, sizes);
   }
   fail("position.encoding = {} is not a scheme of this version", config.encoding);
 }

@@ -54,12 +54,5 @@ TEST_F(DataFiles, RefusesAFileWithoutPermission) {
   EXPECT_TRUE(contains(message, {file, "Permission denied"}));
 }
 
-TEST_F(DataFiles, WritesWhatItReads) {
-  write_file(path("out"), "first, and longer");
-  write_file(path("out"), "second");
-  EXPECT_EQ(read_file(path("out")), "second");
-  EXPECT_TRUE(contains(data_error([&] { write_file(path("no/such/folder"), "x"); }), {"no/such/folder", "written"}));
-}
-
 }  // namespace
 }  // namespace ropewalk

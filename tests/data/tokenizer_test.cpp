@@ -82,8 +82,7 @@ TEST_F(TokenizerFile, EveryKindRoundTrips) {
                                      chars_of("a\n\r \xE2\x82\xAC"
                                               "b\x01"),
                                      id_tokenizer(50257), symbol_tokenizer({"<pad>", "a", "+"})}) {
-    save_tokenizer(tokenizer, path("vocabulary.txt"));
-    const Tokenizer loaded = load_tokenizer(path("vocabulary.txt"));
+    const Tokenizer loaded = load_tokenizer(write("vocabulary.txt", tokenizer_text(tokenizer)));
     EXPECT_EQ(loaded.kind, tokenizer.kind);
     EXPECT_EQ(loaded.vocab_size, tokenizer.vocab_size);
     EXPECT_EQ(loaded.chars, tokenizer.chars);

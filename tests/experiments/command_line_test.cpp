@@ -176,6 +176,10 @@ TEST_F(CommandLine, TrainPrintsTheDirectoryThatOtherCommandsTake) {
   EXPECT_EQ(reported.err, "");
 
   EXPECT_EQ(run({"recover", directory}).code, kDone);
+  const std::string in_the_way = dir_ / (directory + "/log.h5.tmp");  // where the new file would be written
+  std::filesystem::create_directory(in_the_way);
+  EXPECT_EQ(run({"recover", directory}).code, kError) << "the log can be read";
+  EXPECT_EQ(run({"train", "--resume", directory}).code, kError);
   write_text(dir_ / (directory + "/log.h5"), "");
   const Finished without_log = run({"report", directory});
   EXPECT_EQ(without_log.code, kDone);

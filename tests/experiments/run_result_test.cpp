@@ -76,6 +76,21 @@ TEST(RunResult, ARunWithoutSummaryIsWaitingRunningKilledOrFailed) {
   EXPECT_EQ(read(dir.path()).reason, "disk full");
 }
 
+TEST(RunResult, ASummaryOfTheStartIsOfARunThatGoesOnWasKilledOrFailed) {
+  const TemporaryDirectory dir;
+  write_text(dir / "summary.json", R"({"status": "running", "final": {"step": 0, "train_loss": null, "eval": null}})");
+  {
+    const RunLock lock(dir.path());
+    EXPECT_EQ(read(dir.path()).status, "running");
+  }
+  EXPECT_EQ(read(dir.path()).status, "killed");
+  write_text(dir / "events.jsonl", "{\"kind\":\"failed\",\"reason\":\"disk full\"}\n");
+  EXPECT_EQ(read(dir.path()).status, "failed") << "a full disk kept the summary from saying so";
+  EXPECT_EQ(read(dir.path()).reason, "disk full");
+  write_text(dir / "summary.json", R"({"status": "failed", "error": "no room"})");
+  EXPECT_EQ(read(dir.path()).reason, "no room");
+}
+
 TEST(RunResult, DamagedSummariesAreFailedRunsNotCrashes) {
   const TemporaryDirectory dir;
   for (const char* text :

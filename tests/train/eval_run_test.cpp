@@ -32,30 +32,50 @@ TEST_F(EvalRun, GivesTheNumbersOfTheEndOfTheRun) {
     SCOPED_TRACE(overrides.front());
     std::filesystem::remove_all(run_path());
     train(overrides);
-    const LengthScores scores = evaluate_run(run_path(), {});
+    const LengthScores scores = evaluate_run(run_path(), {}).scores;
     EXPECT_EQ(nlohmann::json(scores.loss), final_eval().at("loss"));
     EXPECT_EQ(scores.protocol, final_eval().at("protocol"));
     if (final_eval().contains("accuracy")) {
       EXPECT_EQ(nlohmann::json(scores.accuracy), final_eval().at("accuracy"));
       EXPECT_EQ(nlohmann::json(scores.exact_match), final_eval().at("exact_match"));
     }
-    EXPECT_EQ(evaluate_run(run_path(), {"train.threads=3"}).loss, scores.loss);
+    EXPECT_EQ(evaluate_run(run_path(), {"train.threads=3"}).scores.loss, scores.loss);
   }
+}
+
+TEST_F(EvalRun, MultiplesAreThoseOfTheTrainedLengthWhateverIsOverridden) {
+  train({"train.steps=2"});
+  const RunEvaluation evaluation = evaluate_run(run_path(), {"train.context_length=32", "eval.lengths=16,32"});
+  EXPECT_EQ(evaluation.trained_length, 16);
+  EXPECT_NE(scores_text(evaluation).find("      32      2x"), std::string::npos) << scores_text(evaluation);
 }
 
 TEST_F(EvalRun, LengthsProtocolAndScalingMayBeOthers) {
   train({"train.steps=60", "optim.lr=1e-2"});
-  const LengthScores plain = evaluate_run(run_path(), {"eval.lengths=16,48,64"});
+  const LengthScores plain = evaluate_run(run_path(), {"eval.lengths=16,48,64"}).scores;
   EXPECT_EQ(plain.lengths, (std::vector<int64_t>{16, 48, 64}));
   const LengthScores linear =
-      evaluate_run(run_path(), {"eval.lengths=16,48,64", "position.rope_scaling=linear", "position.rope_factor=4"});
+      evaluate_run(run_path(), {"eval.lengths=16,48,64", "position.rope_scaling=linear", "position.rope_factor=4"})
+          .scores;
   EXPECT_NE(linear.loss[0], plain.loss[0]);
-  const LengthScores dynamic = evaluate_run(
-      run_path(), {"eval.lengths=16,48,64", "position.rope_scaling=dynamic_ntk", "position.rope_factor=4"});
+  const LengthScores dynamic =
+      evaluate_run(run_path(), {"eval.lengths=16,48,64", "position.rope_scaling=dynamic_ntk", "position.rope_factor=4"})
+          .scores;
   EXPECT_EQ(dynamic.loss[0], plain.loss[0]) << "dynamic scaling starts beyond the trained context";
   EXPECT_NE(dynamic.loss[2], plain.loss[2]);
-  EXPECT_EQ(evaluate_run(run_path(), {"eval.protocol=non_overlapping"}).protocol, "non_overlapping");
-  EXPECT_TRUE(std::isfinite(evaluate_run(run_path(), {"attention.window_radius=8"}).loss[0]));
+  EXPECT_EQ(evaluate_run(run_path(), {"eval.protocol=non_overlapping"}).scores.protocol, "non_overlapping");
+  EXPECT_TRUE(std::isfinite(evaluate_run(run_path(), {"attention.window_radius=8"}).scores.loss[0]));
+}
+
+TEST_F(EvalRun, AnOverrideThatChangesNothingIsWarnedOf) {
+  train({"train.steps=2", "eval.lengths=16"});
+  ::testing::internal::CaptureStderr();
+  evaluate_run(run_path(), {"position.rope_factor=4"});
+  EXPECT_EQ(::testing::internal::GetCapturedStderr().find("command line: warning: position.rope_factor = 4 changes "),
+            0U);
+  ::testing::internal::CaptureStderr();
+  evaluate_run(run_path(), {"position.rope_factor=4", "position.rope_scaling=linear", "train.context_length=32"});
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
 TEST_F(EvalRun, WhatFixesTheParametersCannotBeOverridden) {
@@ -77,7 +97,7 @@ TEST_F(EvalRun, WhatFixesTheParametersCannotBeOverridden) {
 TEST_F(EvalRun, OtherTextIsReadWithTheVocabularyOfTheRun) {
   train({"data.tokenizer=chars"});
   write_text(run_path("other.txt"), sentences(9000).substr(2000));
-  EXPECT_TRUE(std::isfinite(evaluate_run(run_path(), {"data.path=" + run_path("other.txt")}).loss[0]));
+  EXPECT_TRUE(std::isfinite(evaluate_run(run_path(), {"data.path=" + run_path("other.txt")}).scores.loss[0]));
   write_text(run_path("strange.txt"), sentences(5000) + "Q");
   const std::string message =
       message_of<DataError>([&] { evaluate_run(run_path(), {"data.path=" + run_path("strange.txt")}); });
@@ -92,12 +112,19 @@ TEST_F(EvalRun, WhatIsNoRunIsNamed) {
   EXPECT_NE(message_of<CheckpointError>([&] { evaluate_run(run_path(), {}); }).find(run_path()), std::string::npos);
 }
 
+TEST(ScoresText, ALossThatIsNoNumberHasNoSign) {
+  const LengthScores scores{
+      .protocol = "same_tokens", .lengths = {64}, .loss = {-std::nan("")}, .scored_tokens = {1000}};
+  const std::string text = scores_text({.scores = scores, .trained_length = 64});
+  EXPECT_NE(text.find("    nan"), std::string::npos) << text;
+}
+
 TEST(ScoresText, ShowsEachLengthAsAMultipleAndWhereATableEnds) {
   const LengthScores scores{.protocol = "same_tokens",
                             .lengths = {64, 96, 512},
                             .loss = {1.25, 1.5, std::nan("")},
                             .scored_tokens = {1000, 1000, 0}};
-  const std::string text = scores_text(scores, 64);
+  const std::string text = scores_text({.scores = scores, .trained_length = 64});
   EXPECT_NE(text.find("protocol: same_tokens"), std::string::npos);
   EXPECT_NE(text.find("1.5x"), std::string::npos) << text;
   EXPECT_NE(text.find("1.2500"), std::string::npos) << text;

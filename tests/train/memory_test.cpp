@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include "framework/error.h"
+#include "layers/positions/options.h"
 #include "train/probe_run.h"
 #include "training_testing.h"
 
@@ -41,6 +42,17 @@ TEST_F(Memory, AbsurdSizesAreRefusedBeforeAnythingIsAllocated) {
   }
 }
 
+TEST_F(Memory, ParametersAreCountedForEveryPositionScheme) {
+  for (const PositionSchemeInfo& scheme : position_scheme_infos()) {
+    // Without biases and norms, which the count leaves out.
+    RunSetup setup = set_up(config({"position.encoding=" + scheme.name, "model.bias=false", "model.norm_placement=none",
+                                    "model.activation=swiglu", "model.n_kv_heads=1"}));
+    EXPECT_EQ(count_parameters(architecture_of(setup.config)),
+              static_cast<double>(setup.model->parameters().elements()))
+        << scheme.name;
+  }
+}
+
 TEST_F(Memory, AProbeOfAnAbsurdBatchIsRefused) {
   const ResolvedConfig c = resolved(
       {"probe.inputs=normal", "model.vocab_size=256", "train.batch_size=16000000", "train.context_length=4096"});
@@ -54,6 +66,7 @@ TEST_F(Memory, AProbeOfAnAbsurdBatchIsRefused) {
 TEST_F(Memory, TheEstimateIsAboutWhatAStepTakes) {
   const std::vector<std::vector<std::string>> cases = {
       {"model.d_model=64", "model.n_layers=4", "train.context_length=64", "train.batch_size=32"},
+      {"train.micro_batch=1", "model.d_model=64", "train.context_length=64", "train.batch_size=32"},
       {"model.d_model=32", "train.context_length=300", "eval.lengths=16", "train.batch_size=16", "train.dtype=f64"},
       {"model.activation=swiglu", "model.n_layers=6", "train.context_length=128", "eval.lengths=128",
        "model.qk_norm=true"}};

@@ -112,6 +112,16 @@ TEST(Options, LimitsAreNamed) {
   EXPECT_EQ(parsed("model.dropout", "0"), OptionValue(0.0));
 }
 
+TEST(Options, LimitsOfWholeNumbersAreExact) {
+  EXPECT_EQ(parsed("train.seed", "9200000000000000000"), OptionValue(int64_t{9200000000000000000}));
+  EXPECT_NE(refusal("train.seed", "9200000000000000001"), "accepted");
+  EXPECT_NE(refusal("train.seed", "-1"), "accepted");
+  const Option unlimited{.key = "a.b", .type = OptionType::integer};
+  for (const int64_t x : {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}) {
+    EXPECT_EQ(parse_value(unlimited, std::to_string(x)), OptionValue(x));
+  }
+}
+
 TEST(Options, ChoicesAreListed) {
   EXPECT_EQ(refusal("model.norm_placement", "PRE"), "must be one of pre, post, sandwich, deepnorm, none");
   EXPECT_EQ(refusal("position.encoding", "xpos"),

@@ -3,6 +3,9 @@
 #include <cmath>
 
 #include "framework/error.h"
+#include "train/config_error.h"
+#include "train/describe.h"
+#include "train/run_setup.h"
 #include "training_testing.h"
 
 namespace ropewalk {
@@ -51,6 +54,17 @@ TEST_F(ProbeRun, LogsOneRowASeed) {
     EXPECT_NEAR(log.tables.residual.rms[i * 7], 1.0, 0.15);
     EXPECT_NEAR(log.tables.residual.rms[i * 7 + 6], 1.0, 0.01) << "a norm is the last of post";
   }
+}
+
+TEST_F(ProbeRun, AVocabularyThatTheDataHaveNotIsRefusedEverywhere) {
+  const ResolvedConfig other = resolved({"model.vocab_size=300"});
+  const std::string words = "model.vocab_size = 300, but the data has 256 tokens";
+  for (const std::string& message :
+       {message_of<ConfigError>([&] { probe_run(other, "other", run_path("other"), ""); }),
+        message_of<ConfigError>([&] { describe(other); }), message_of<ConfigError>([&] { set_up(other.config); })}) {
+    EXPECT_NE(message.find(words), std::string::npos) << message;
+  }
+  EXPECT_FALSE(std::filesystem::exists(run_path("other")));
 }
 
 TEST_F(ProbeRun, ASeedIsAnInitializationWhateverTheOrder) {

@@ -202,7 +202,7 @@ TEST_F(Resume, ADamagedNewestCheckpointIsPassedOver) {
   EXPECT_EQ(resume(overrides).status, LogStatus::finished);
   const std::string said = ::testing::internal::GetCapturedStderr();
   ::testing::internal::CaptureStderr();
-  EXPECT_NE(said.find("warning"), std::string::npos) << said;
+  EXPECT_NE(said.find("ropewalk: warning: checkpoint passed over: "), std::string::npos) << said;
   EXPECT_NE(said.find(newest), std::string::npos) << said;
   EXPECT_NE(said.find("from step 15"), std::string::npos) << said;
   expect_same_end("run", "whole", 20);
@@ -213,6 +213,19 @@ TEST_F(Resume, AFinishedRunStaysAsItIs) {
   train_run(request());
   EXPECT_EQ(resume({}).status, LogStatus::finished);
   expect_same_end("run", "whole", 20);
+}
+
+TEST_F(Resume, ADivergenceThatTrainingWentOnAfterIsNotForgotten) {
+  const std::vector<std::string> overrides = {
+      "optim.lr=1e30", "optim.warmup_steps=0",     "optim.grad_clip=0", "train.on_divergence=continue",
+      "train.steps=8", "train.checkpoint_every=1", "eval.every=8",      "train.keep_checkpoints=9"};
+  ASSERT_EQ(train_run(request(overrides, "whole")).status, LogStatus::diverged);
+  train_run(request(overrides));
+  for (const int64_t step : {8, 7}) fs::remove(checkpoint_path(checkpoints_in(run_path()), step));
+  EXPECT_EQ(resume(overrides).status, LogStatus::diverged);
+  expect_same_end("run", "whole", 8);
+  EXPECT_EQ(resume(overrides).status, LogStatus::diverged) << "nothing was left to do";
+  expect_same_end("run", "whole", 8);
 }
 
 TEST_F(Resume, OtherThreadsGiveTheSameRun) {
@@ -247,7 +260,12 @@ TEST_F(Resume, WhatTheRunIsCannotChange) {
       {"position.encoding=alibi", "position.encoding: alibi against rope"},
       {"train.seed=2", "train.seed: 2 against 1"},
       {"train.batch_size=4", "train.batch_size: 4 against 8"},
-      {"eval.tokens=128", "eval.tokens: 128 against 256"}};
+      {"train.accumulate=2", "train.accumulate: 2 against 1"},
+      {"train.micro_batch=1", "train.micro_batch: 1 against 0"},  // sums are rounded otherwise
+      {"eval.tokens=128", "eval.tokens: 128 against 256"},
+      {"optim.lr=0.01", "optim.lr: 0.01 against 0.001"},
+      {"optim.schedule=linear", "optim.schedule: linear against cosine"},
+      {"optim.beta2=0.5", "optim.beta2: 0.5 against 0.95"}};
   for (const auto& [change, words] : changes) {
     const std::string message = message_of<ConfigError>([&] { resume({change}); });
     EXPECT_NE(message.find(words), std::string::npos) << message;

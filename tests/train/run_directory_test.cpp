@@ -11,6 +11,16 @@ namespace {
 
 using namespace testing_support;  // NOLINT(google-build-using-namespace)
 
+TEST(RunId, IsTheLastPartOfTheDirectory) {
+  EXPECT_EQ(run_id_of("runs/tiny/a1"), "a1");
+  EXPECT_EQ(run_id_of("out/"), "out");
+  EXPECT_EQ(run_id_of("out//"), "out");
+  EXPECT_EQ(run_id_of("./runs/../out/."), "out");
+  const std::string here = std::filesystem::current_path().filename().string();
+  EXPECT_EQ(run_id_of("."), here);
+  EXPECT_EQ(run_id_of("./"), here);
+}
+
 TEST(RunDirectory, EachRunGetsANewDirectoryNamedByTime) {
   const TemporaryDirectory dir;
   std::set<std::string> made;

@@ -26,7 +26,7 @@ TEST(RunLog, ReadsBackWhatWasAppendedAndLeavesACompressedFile) {
     log.flush();
     const auto live_bytes = std::filesystem::file_size(dir / "log.h5");
     log.finish(LogStatus::finished);
-    EXPECT_TRUE(log.warnings().empty());
+    EXPECT_TRUE(log.take_warnings().empty());
     EXPECT_LT(std::filesystem::file_size(dir / "log.h5"), live_bytes / 2);
   }
   const LogContents log = read_log(dir / "log.h5");
@@ -36,6 +36,37 @@ TEST(RunLog, ReadsBackWhatWasAppendedAndLeavesACompressedFile) {
   EXPECT_EQ(log.tables.train.step.size(), 5000U);
   expect_log(log.tables, 5000);
   EXPECT_FALSE(std::filesystem::exists(dir / "log.h5.tmp"));
+}
+
+TEST(RunLog, ALogThatCannotBeCompressedIsCompleteAndSaysSoOnce) {
+  const TemporaryDirectory dir;
+  const RunLock lock(dir.path());
+  RunLog log = RunLog::create(lock, example_schema(), example_header());
+  for (int64_t step = 1; step <= 20; ++step) append_step(log, step);
+  std::filesystem::create_directory(dir / "log.h5.tmp");  // where the copy would be written
+  log.finish(LogStatus::finished);
+  const std::vector<std::string> warnings = log.take_warnings();
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_TRUE(warnings[0].starts_with("the log is complete but was not compressed")) << warnings[0];
+  EXPECT_TRUE(log.take_warnings().empty());
+  expect_log(read_log(dir / "log.h5").tables, 20);
+}
+
+TEST(RunLog, ALogThatCannotBeRewrittenIsNotOneThatCannotBeRead) {
+  const TemporaryDirectory dir;
+  {
+    const RunLock lock(dir.path());
+    RunLog log = RunLog::create(lock, example_schema(), example_header());
+    for (int64_t step = 1; step <= 20; ++step) append_step(log, step);
+    log.finish(LogStatus::interrupted);
+  }
+  std::filesystem::create_directory(dir / "log.h5.tmp");  // where the new file would be written
+  EXPECT_NE(message_of<LogWriteError>([&] { recover_log(dir / "log.h5"); }).find("cannot rewrite log"),
+            std::string::npos);
+  const RunLock lock(dir.path());
+  EXPECT_NE(message_of<LogWriteError>([&] { RunLog::resume(lock, 10, example_schema()); }).find("cannot write log"),
+            std::string::npos);
+  expect_log(read_log(dir / "log.h5").tables, 20);
 }
 
 TEST(RunLog, EveryDatasetHasUnitsAndLongNameAndTheFileItsAttributes) {
@@ -113,7 +144,7 @@ TEST(RunLog, RefusesToReplaceALogAndToWriteOneTwice) {
   const TemporaryDirectory dir;
   const RunLock lock(dir.path());
   RunLog log = RunLog::create(lock, example_schema(), example_header());
-  EXPECT_NE(message_of<LogError>([&] { RunLog::create(lock, example_schema(), example_header()); }).find("exists"),
+  EXPECT_NE(message_of<LogWriteError>([&] { RunLog::create(lock, example_schema(), example_header()); }).find("exists"),
             std::string::npos);
   const std::string message = message_of<RunDirectoryError>([&] { const RunLock second(dir.path()); });
   EXPECT_NE(message.find("is in use by process " + std::to_string(getpid())), std::string::npos) << message;
@@ -213,7 +244,7 @@ TEST(RunLog, AFullDiskEndsTheLogOnceAndLosesNothingThatWasFlushed) {
         std::optional<RunLog> log;
         try {
           log.emplace(RunLog::create(lock, example_schema(), example_header()));
-        } catch (const LogError&) {
+        } catch (const LogWriteError&) {
           _exit(3);
         }
         for (int64_t step = 1; step <= 40000; ++step) {
@@ -223,7 +254,7 @@ TEST(RunLog, AFullDiskEndsTheLogOnceAndLosesNothingThatWasFlushed) {
               log->flush();
               if (!log->failed() && write(flushed[1], &step, sizeof step) != sizeof step) _exit(1);
             }
-          } catch (const LogError&) {
+          } catch (const LogWriteError&) {
             ++thrown;
           }
         }

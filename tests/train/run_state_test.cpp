@@ -22,7 +22,9 @@ RunState example_state() {
           .last_loss = {1.0 / 7, nan},
           .last_accuracy = {0.3},
           .last_exact_match = {},
-          .best_loss = {std::numeric_limits<double>::infinity(), 1e-310}};
+          .best_loss = {std::numeric_limits<double>::infinity(), 1e-310},
+          .divergence = Divergence{.step = 5, .module = "blocks.1.ffn", .in_gradient = true},
+          .ends_diverged = true};
 }
 
 TEST_F(RunStateTest, ComesBackBitForBit) {
@@ -47,6 +49,11 @@ TEST_F(RunStateTest, ComesBackBitForBit) {
   EXPECT_EQ(back.last_accuracy, state.last_accuracy);
   EXPECT_TRUE(back.last_exact_match.empty());
   EXPECT_EQ(back.best_loss, state.best_loss);
+  ASSERT_TRUE(back.divergence);
+  EXPECT_EQ(back.divergence->step, 5);
+  EXPECT_EQ(back.divergence->module, "blocks.1.ffn");
+  EXPECT_TRUE(back.divergence->in_gradient);
+  EXPECT_TRUE(back.ends_diverged);
   EXPECT_TRUE(bytes_of(loaded.parameters().flat_values()) == bytes_of(saved.parameters().flat_values()));
   EXPECT_TRUE(bytes_of(loaded.trainer.optimizer().first_moment()) ==
               bytes_of(saved.trainer.optimizer().first_moment()));

@@ -1,11 +1,14 @@
 #include "train/train_run.h"
 
+#include <signal.h>
 #include <sys/resource.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "data/error.h"
+#include "framework/error.h"
 #include "train/checkpoint_file.h"
 #include "train/events.h"
 #include "train/run_directory.h"
@@ -105,7 +108,7 @@ TEST_F(TrainRun, ItsConfigurationLoadsAgainAsItWas) {
                                               "eval.protocol=sliding", "train.steps=3"};
   train_run(request(overrides));
   const ResolvedConfig before = resolved(overrides), again = load_config(run_path() + "/config.ini", {});
-  EXPECT_EQ(differing_keys(before.config, again.config), std::vector<std::string>());
+  EXPECT_TRUE(differing_keys(before.config, again.config).empty());
   EXPECT_EQ(print_config(again, false), print_config(before, false));
   EXPECT_EQ(read_log(run_path() + "/log.h5").header.config, print_config(before, false));
 }
@@ -132,6 +135,21 @@ TEST_F(TrainRun, ItsSummaryHoldsWhatItCameTo) {
   EXPECT_FLOAT_EQ(s.at("final").at("train_loss").get<float>(), log.train.loss.back());
   EXPECT_FLOAT_EQ(s.at("best").at("loss")[1].get<float>(),
                   std::min({log.eval.loss[1], log.eval.loss[4], log.eval.loss[7]}));
+}
+
+TEST_F(TrainRun, ItsSummarySaysThatItIsGoingOn) {
+  train_run(request({"train.steps=2", "optim.schedule=constant"}));
+  TrainRequest more = request({"train.steps=1000000", "optim.schedule=constant"});
+  more.resume = true;
+  const pid_t pid = start_child([&] { return static_cast<int>(train_run(more).status); });
+  while (summary().at("status") == "finished" && waitpid(pid, nullptr, WNOHANG) == 0) usleep(1000);
+  kill(pid, SIGKILL);
+  wait_for(pid);
+  const nlohmann::json s = summary();
+  EXPECT_EQ(s.at("status"), "running");
+  EXPECT_EQ(s.at("steps"), 1000000);
+  EXPECT_EQ(s.at("final").at("step"), 2) << "where it went on from";
+  EXPECT_FALSE(s.contains("error"));
 }
 
 TEST_F(TrainRun, TasksAreScoredByLength) {
@@ -261,6 +279,42 @@ TEST_F(TrainRun, AnUnnamedRunGetsADirectoryOfItsOwn) {
   EXPECT_TRUE(fs::exists(directory_ / (first + "/summary.json")));
 }
 
+TEST_F(TrainRun, WhatTheEndOfItsLogWarnsOfIsShownOnce) {
+  std::thread blocker([&] {
+    for (int i = 0; i < 20'000 && !fs::exists(run_path("run/log.h5")); ++i) usleep(500);
+    fs::create_directory(run_path("run/log.h5.tmp"));
+  });
+  train_run(request({"train.steps=1000"}));
+  blocker.join();
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  ::testing::internal::CaptureStderr();
+  const std::string warning = "ropewalk: warning: the log is complete but was not compressed";
+  const std::size_t at = said.find(warning);
+  ASSERT_NE(at, std::string::npos) << said;
+  EXPECT_EQ(said.find("not compressed", at + warning.size()), std::string::npos) << said;
+}
+
+TEST_F(TrainRun, WhatFailedFirstIsSaidFirstWhateverFailsAfterwards) {
+  train_run(request({"train.steps=2", "optim.schedule=constant"}));
+  TrainRequest more = request({"train.steps=1000", "optim.schedule=constant", "train.checkpoint_every=0"});
+  more.resume = true;
+  const std::string checkpoint = checkpoint_path(run_path("run/checkpoints"), 1000) + ".tmp";
+  const std::string summary_file = run_path("run/summary.json.tmp");
+  fs::create_directory(checkpoint);
+  std::thread blocker([&] {
+    for (int i = 0; i < 20'000 && summary().at("status") == "finished"; ++i) usleep(500);
+    fs::create_directory(summary_file);
+  });
+  const std::string message = message_of<Error>([&] { train_run(more); });
+  blocker.join();
+  EXPECT_TRUE(message.starts_with("training stopped after step 1000: ")) << message;
+  const std::size_t first = message.find(checkpoint), second = message.find(summary_file);
+  ASSERT_NE(second, std::string::npos) << message;
+  EXPECT_LT(first, second) << message;
+  EXPECT_EQ(read_log(run_path() + "/log.h5").status, std::vector<LogStatus>{LogStatus::failed});
+  EXPECT_EQ(events().back(), "failed");
+}
+
 /// The message with which a run ends that may write no file beyond `limit` bytes; empty if it came to its end.
 std::string message_under_limit(const TrainRequest& request, std::size_t limit) {
   int ends[2];
@@ -336,6 +390,8 @@ TEST_F(TrainRun, ACheckpointWithoutRoomLeavesTheOneBefore) {
   EXPECT_EQ(read_log(run_path() + "/log.h5").status, std::vector<LogStatus>{LogStatus::failed});
   EXPECT_EQ(tables().train.step.size(), 20U);
   EXPECT_EQ(events().back(), "failed");
+  EXPECT_EQ(summary().at("status"), "failed");
+  EXPECT_NE(summary().at("error").get<std::string>().find("File too large"), std::string::npos) << summary();
   EXPECT_EQ(train_run(more).status, LogStatus::finished);
 }
 

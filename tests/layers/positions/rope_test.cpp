@@ -87,8 +87,7 @@ std::unique_ptr<PositionScheme> scheme(int64_t d_head, const std::map<std::strin
   config.encoding = "rope";
   config.max_length = 8;
   for (const auto& [key, value] : options) config.options[key] = value;
-  return make_position_scheme(config,
-                              {.n_layers = 1, .n_heads = 1, .d_model = d_head, .d_head = d_head, .dtype = dtype});
+  return make_position_scheme(config, {.n_heads = 1, .d_model = d_head, .d_head = d_head, .dtype = dtype});
 }
 
 /// x [T, d] turned by the table of a scheme.

@@ -48,8 +48,7 @@ TEST(PositionSchemesTest, EverySchemeCanBeMadeFromTheDefaults) {
   config.max_length = 6;
   for (const PositionSchemeRow& row : position_schemes()) {
     config.encoding = row.info.name;
-    const auto scheme =
-        make_position_scheme(config, {.n_layers = 1, .n_heads = 3, .d_model = 6, .d_head = 2, .dtype = DType::f64});
+    const auto scheme = make_position_scheme(config, {.n_heads = 3, .d_model = 6, .d_head = 2, .dtype = DType::f64});
     ASSERT_NE(scheme, nullptr);
     EXPECT_EQ(scheme->greatest_length(), row.info.name == "learned" ? 6 : 0) << row.info.name;
     EXPECT_EQ(scheme->rotation() != nullptr, row.info.name == "rope") << row.info.name;
@@ -67,12 +66,82 @@ TEST(PositionSchemesTest, RefuseAnUnknownName) {
   }
 }
 
-TEST(PositionSchemesTest, T5RefusesADistanceWithinItsExactBuckets) {
-  PositionConfig config = default_position_config();
-  config.encoding = "t5";
-  config.options["t5_max_distance"] = int64_t{16};
-  EXPECT_THROW(make_position_scheme(config, {.n_heads = 2}), Error);
-  EXPECT_NO_THROW(make_position_scheme(config, {.n_heads = 2, .causal = false}));
+/// The messages of what a scheme finds at these options, warnings marked.
+std::vector<std::string> findings(PositionUse use) {
+  std::vector<std::string> out;
+  for (const PositionFinding& finding : check_position(use)) {
+    EXPECT_FALSE(finding.keys.empty()) << finding.message;
+    out.push_back((finding.warning ? "warning: " : "") + finding.message);
+  }
+  return out;
+}
+
+/// A scheme in a model of two heads of eight columns.
+PositionUse use_of(const std::string& encoding) {
+  PositionUse use{.position = default_position_config(), .model = {.d_model = 16, .n_heads = 2, .d_head = 8}};
+  use.position.encoding = encoding;
+  use.position.max_length = 32;
+  derive_position_options(use.position, use.model.d_head);
+  return use;
+}
+
+using Messages = std::vector<std::string>;
+
+TEST(PositionSchemesTest, FindNothingWrongAtTheirDefaults) {
+  for (const PositionSchemeInfo& info : position_scheme_infos()) {
+    EXPECT_EQ(findings(use_of(info.name)), Messages{}) << info.name;
+  }
+}
+
+TEST(PositionSchemesTest, T5FindsADistanceWithinItsExactBuckets) {
+  PositionUse use = use_of("t5");
+  use.position.options["t5_max_distance"] = int64_t{16};
+  EXPECT_EQ(findings(use),
+            Messages{"position.t5_max_distance = 16 must exceed 16, the distances with a bucket of their "
+                     "own at position.t5_buckets = 32 and attention.causal = true"});
+  use.causal = false;
+  EXPECT_EQ(findings(use), Messages{});
+}
+
+TEST(PositionSchemesTest, OffsetsThatNeverTrainAreFoundOnlyWhereTheTrainingIsKnown) {
+  PositionUse use = use_of("shaw");
+  use.position.options["shaw_clip"] = int64_t{40};
+  EXPECT_EQ(findings(use), Messages{});
+  use.context_length = 39;
+  EXPECT_EQ(findings(use),
+            Messages{"warning: position.shaw_clip = 40 exceeds train.context_length = 39; what stands for "
+                     "farther offsets never trains"});
+}
+
+TEST(PositionSchemesTest, RotationSaysNothingOfAWidthThatIsNotKnown) {
+  PositionUse use = use_of("rope");
+  use.position.options["rope_dims"] = int64_t{5};
+  EXPECT_EQ(findings(use), Messages{"position.rope_dims = 5 must be even"});
+  use.model.d_head = 0;
+  EXPECT_EQ(findings(use), Messages{});
+}
+
+TEST(PositionSchemesTest, OptionsThatAreZeroDeriveAndOthersStay) {
+  PositionUse use = use_of("none");
+  EXPECT_EQ(use.position.integer("rope_dims"), 8);
+  EXPECT_EQ(use.position.integer("rope_original_context"), 32);
+  use.position.options["rope_dims"] = int64_t{4};
+  derive_position_options(use.position, 8);
+  EXPECT_EQ(use.position.integer("rope_dims"), 4);
+}
+
+TEST(PositionSchemesTest, WhatAnOptionIsReadWithIsAChoiceOfItsScheme) {
+  for (const PositionSchemeInfo& info : position_scheme_infos()) {
+    for (const PositionOption& option : info.options) {
+      if (option.read_with.key.empty()) continue;
+      const auto other = std::find_if(info.options.begin(), info.options.end(),
+                                      [&](const PositionOption& o) { return o.key == option.read_with.key; });
+      ASSERT_NE(other, info.options.end()) << option.key;
+      for (const std::string& value : option.read_with.values) {
+        EXPECT_NE(std::find(other->choices.begin(), other->choices.end(), value), other->choices.end()) << option.key;
+      }
+    }
+  }
 }
 
 TEST(PositionSchemesTest, ALearnedTableRefusesLongerSequences) {
