@@ -9,7 +9,7 @@
 #include "data/score.h"
 #include "data/windows.h"
 #include "framework/error.h"
-#include "framework/ops/cross_entropy.h"
+#include "framework/ops/linear_cross_entropy.h"
 #include "framework/ops/slice.h"
 
 namespace ropewalk {
@@ -157,7 +157,7 @@ void Evaluator::run_job(const Transformer& model, Worker& worker, const Job& job
   Tape tape(worker.workspace, Mode::inference, &model.parameters());
   ForwardPass pass{.tape = tape, .sequences = count, .length = job.length};
   const Var hidden = model.blocks(pass, model.embed(pass, worker.batch.tokens.data()));
-  const Var logits = model.head(job.first_scored > 0 ? last_rows(hidden, scored) : hidden);
+  const Var counted = job.first_scored > 0 ? last_rows(hidden, scored) : hidden;
   std::vector<int32_t> targets;
   targets.reserve(static_cast<std::size_t>(count * scored));
   for (int64_t i = 0; i < count; ++i) {
@@ -165,7 +165,9 @@ void Evaluator::run_job(const Transformer& model, Worker& worker, const Job& job
     targets.insert(targets.end(), row.begin(), row.end());
   }
   worker.losses.resize(targets.size());
-  token_losses(logits.value(), targets.data(), worker.losses.data());
+  worker.predicted.resize(is_task() ? targets.size() : 0);
+  linear_token_losses(counted.value(), model.head_weight(tape).value(), targets.data(), tape.arena(),
+                      worker.losses.data(), is_task() ? worker.predicted.data() : nullptr);
   const int64_t width = positions_.size() > 1 ? positions_[1] : std::max<int64_t>(1, job.length);
   for (std::size_t i = 0; i < targets.size(); ++i) {
     if (targets[i] < 0) continue;
@@ -177,8 +179,6 @@ void Evaluator::run_job(const Transformer& model, Worker& worker, const Job& job
     ++sums.bucket_tokens[bucket];
   }
   if (!is_task()) return;
-  worker.predicted.resize(targets.size());
-  argmax_rows(logits.value(), worker.predicted.data());
   sums.answers += score_answers(worker.predicted, targets, scored);
 }
 
