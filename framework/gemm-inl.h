@@ -34,6 +34,9 @@ struct Matrix {
 inline constexpr int kTileRows = HWY_TARGET == HWY_AVX3 ? 12 : 6;
 inline constexpr int kTileVectors = 2;
 static_assert(GemmScratch::kRowBlock % kTileRows == 0);
+// A panel of the right operand takes 24 KiB, which leaves L1 room for the left one.
+inline constexpr int64_t kDepth = HWY_TARGET == HWY_AVX3 ? 192 : 384;
+static_assert(kDepth <= GemmScratch::kMostDepth);
 
 template <class T>
 HWY_INLINE int64_t tile_columns() {
@@ -212,7 +215,7 @@ HWY_INLINE void product(int64_t m, int64_t n, int64_t k, Matrix<T> a, Matrix<T> 
   T* const packed_right = scratch.right<T>();
   T* const packed_left = scratch.left<T>();
   const int64_t width = tile_columns<T>();
-  const int64_t blocks = std::max<int64_t>(1, (k + GemmScratch::kDepthBlock - 1) / GemmScratch::kDepthBlock);
+  const int64_t blocks = std::max<int64_t>(1, (k + kDepth - 1) / kDepth);
   const int64_t depth = std::max<int64_t>(1, (k + blocks - 1) / blocks);
   for (int64_t j0 = 0; j0 < n; j0 += GemmScratch::kColumnBlock) {
     const int64_t columns = std::min(GemmScratch::kColumnBlock, n - j0);

@@ -32,7 +32,7 @@ void library_gemm(Transpose transpose_a, Transpose transpose_b, int64_t m, int64
                   int64_t lda, const float* b, int64_t ldb, bool add, float* c, int64_t ldc);
 void library_gemm(Transpose transpose_a, Transpose transpose_b, int64_t m, int64_t n, int64_t k, const double* a,
                   int64_t lda, const double* b, int64_t ldb, bool add, double* c, int64_t ldc);
-/// Name and version of that library.
+/// Name of that library.
 const char* gemm_library();
 
 /// The same by our own kernels, whatever the size.

@@ -6,7 +6,7 @@ namespace ropewalk {
 
 const GemmScratch& gemm_scratch() {
   // The last panel is filled up to a whole tile; row tiles lie apart.
-  constexpr int64_t kDepth = GemmScratch::kDepthBlock;
+  constexpr int64_t kDepth = GemmScratch::kMostDepth;
   constexpr int64_t kColumns = GemmScratch::kColumnBlock + 64;
   thread_local Arena arena;
   thread_local const GemmScratch scratch{

@@ -9,7 +9,7 @@ namespace ropewalk {
 /// order: a panel of the right operand in L1, a block of the left in L2, a block of the right in L3.
 struct GemmScratch {
   static constexpr int64_t kRowBlock = 96;
-  static constexpr int64_t kDepthBlock = 384;
+  static constexpr int64_t kMostDepth = 384;
   static constexpr int64_t kColumnBlock = 1024;
 
   void* left_bytes = nullptr;

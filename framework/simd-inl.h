@@ -57,8 +57,8 @@ HWY_INLINE void store_or_add(D d, bool accumulate, V v, hn::TFromD<D>* y) {
   hn::StoreU(accumulate ? hn::Add(hn::LoadU(d, y), v) : v, d, y);
 }
 
-/// exp(x) for x up to 80, to about one unit in the last place; what would be below the least normal number is 0, and
-/// what becomes of a NaN is left open. In f32 by the reduction and the polynomial of Moshier's Cephes library (expf).
+/// exp(x) for x up to 80, to about one unit in the last place; what becomes of a NaN is left open. In f32 by the
+/// reduction and the polynomial of Moshier's Cephes library (expf), and 0 below -87.33, near the least normal number.
 template <class D, class V>
 HWY_INLINE V exp_of(D d, V x) {
   using T = hn::TFromD<D>;

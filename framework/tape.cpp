@@ -93,6 +93,8 @@ void* Tape::open_gradient(Var v, bool zero, bool& accumulate) {
   if (!v) return nullptr;
   Workspace::Node& entry = node(v);
   if (!entry.needs_gradient) return nullptr;
+  require(!entry.gradient_gone, "the gradient of a result of {} has been passed on; a tape runs backward once",
+          entry.op);
   if (entry.gradient == nullptr) entry.gradient = gradient_memory(entry.value.size_bytes());
   accumulate = entry.gradient_written;
   if (!entry.gradient_written) {

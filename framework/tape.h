@@ -165,7 +165,7 @@ class Tape {
   void seed(Var v, const Tensor& cotangent);
   /// Sets the gradient of the scalar `loss` to 1 and runs backward().
   void backward(Var loss);
-  /// Runs all backward functions in reverse.
+  /// Runs all backward functions in reverse, once in the life of a tape.
   void backward();
   /// After backward(): the gradient of a leaf, or of a value whose gradient is retained; zeros where nothing reached
   /// it.

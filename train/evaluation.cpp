@@ -166,8 +166,9 @@ void Evaluator::run_job(const Transformer& model, Worker& worker, const Job& job
   }
   worker.losses.resize(targets.size());
   worker.predicted.resize(is_task() ? targets.size() : 0);
-  linear_token_losses(counted.value(), model.head_weight(tape).value(), targets.data(), tape.arena(),
-                      worker.losses.data(), is_task() ? worker.predicted.data() : nullptr);
+  const Var weight = model.head_weight(tape);
+  linear_token_losses(counted.value(), weight.value(), targets.data(), tape.arena(), worker.losses.data(),
+                      is_task() ? worker.predicted.data() : nullptr);
   const int64_t width = positions_.size() > 1 ? positions_[1] : std::max<int64_t>(1, job.length);
   for (std::size_t i = 0; i < targets.size(); ++i) {
     if (targets[i] < 0) continue;

@@ -65,7 +65,7 @@ class Trainer {
   StepResult step(int64_t step, const StepRequest& request);
 
   AdamW& optimizer() { return optimizer_; }
-  /// Bytes of activations and scratch memory held by all workers.
+  /// Bytes of activations and scratch memory held by the tapes of all workers; products hold some 5 MiB more a thread.
   std::size_t arena_bytes() const;
 
  private:

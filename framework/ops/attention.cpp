@@ -9,6 +9,7 @@
 #include "framework/ops/attention.h"
 #include "framework/ops/attention_problem.h"
 #include "framework/ops/attention_rows.h"
+#include "framework/ops/checks.h"
 #include "framework/ops/rope_row.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -162,22 +163,25 @@ class Head {
   }
 
   bool pack_queries(int64_t b, int64_t h) {
-    const bool finite = pack_rows(p.q.head(b, h), p.q.row_stride, p.queries, p.dk, w.dk_pad, p.scale, w.q);
+    bool finite = pack_rows(p.q.head(b, h), p.q.row_stride, p.queries, p.dk, w.dk_pad, p.scale, w.q);
     rotate_rows(p.rotary, p.position(0), p.queries, w.dk_pad, false, w.q);
     if (p.offset_bias != nullptr) {
       const T* bias = p.offset_bias + h * p.offsets();
       std::memcpy(w.bias, bias, static_cast<std::size_t>(p.offsets()) * sizeof(T));
       clear(w.bias + p.offsets(), 2 * AttentionScratch<T>::kCols);
+      // Infinity times 0 is NaN. A bias of -infinity is legal, and goes by rows like the rest.
+      const T zero_if_finite = sum_of<T>(
+          p.offsets(), [&](auto d, int64_t i) HWY_ATTR { return hn::Mul(hn::LoadU(d, bias + i), hn::Zero(d)); });
+      finite = finite && zero_if_finite == T(0);
     }
     return finite;
   }
 
-  // True where the backward pass may multiply them with zeros.
+  // True where all are finite.
   bool pack_relative_keys(bool backward) {
     if (p.relative_keys == nullptr) return true;
     transpose(p.relative_keys, p.relative_rows(), p.dk, p.dk, w.relative_pad, w.rel_t);
-    if (!backward) return true;
-    clear(w.d_rel, p.relative_rows() * w.dk_pad);
+    if (backward) clear(w.d_rel, p.relative_rows() * w.dk_pad);
     return pack_rows(p.relative_keys, p.dk, p.relative_rows(), p.dk, w.dk_pad, T(1), w.rel);
   }
 
@@ -312,7 +316,7 @@ class Head {
   /// f(j0, tile) for every tile of keys that some of these rows see: those of the global tokens, then the local ones.
   template <class F>
   HWY_INLINE void for_tiles(int64_t t0, int64_t rows, F&& f) {
-    // The range of a row grows with its position, but for a global token's, which is everything.
+    // The range of a row grows with its position, but for a global token's, which begins at 0.
     const KeyRange first = p.local_keys(p.position(t0));
     const KeyRange last = p.local_keys(p.position(t0 + rows - 1));
     const int64_t begin = std::min(first.begin, last.begin) / kCols * kCols;
@@ -457,10 +461,10 @@ class Head {
 template <class T>
 void forward_all(const AttentionProblem<T>& p, const AttentionScratch<T>& w) {
   Head<T> head(p, w);
-  head.pack_relative_keys(false);
+  const bool finite_relative_keys = head.pack_relative_keys(false);
   for (int64_t b = 0; b < p.B; ++b) {
     for (int64_t g = 0; g < p.G; ++g) {
-      const bool finite = head.pack_keys(b, g, false);
+      const bool finite = head.pack_keys(b, g, false) && finite_relative_keys;
       for (int64_t h = g * (p.H / p.G); h < (g + 1) * (p.H / p.G); ++h) head.forward(b, h, finite);
     }
   }
@@ -526,7 +530,9 @@ struct Extents {
   int64_t B, H, G, queries, keys, dk, dv;
 };
 
-void check(const Extents& e, const AttentionOptions& options) {
+void check(const Extents& e, Var q, const AttentionOptions& options) {
+  check_same_dtype("attention: offset_bias", q, options.offset_bias);
+  check_same_dtype("attention: relative_keys", q, options.relative_keys);
   require(e.G >= 1 && e.H % e.G == 0, "attention: {} query heads cannot share {} key/value heads", e.H, e.G);
   require(e.queries <= e.keys, "attention: {} queries for {} keys; queries stand at the end of the keys", e.queries,
           e.keys);
@@ -541,6 +547,8 @@ void check(const Extents& e, const AttentionOptions& options) {
     require(options.rotary->dims <= e.dk && options.rotary->cos.shape[0] >= e.keys,
             "attention: a rotary table of {} columns and {} positions for keys of {} columns at {} positions",
             options.rotary->dims, options.rotary->cos.shape[0], e.dk, e.keys);
+    require(options.rotary->cos.dtype == q.dtype(), "attention: a rotary table in {} for queries in {}",
+            name_of(options.rotary->cos.dtype), name_of(q.dtype()));
   }
 }
 
@@ -600,7 +608,9 @@ Var attention(Var q, Var k, Var v, const AttentionOptions& options) {
   const Extents e{q.shape()[0], q.shape()[1], k.shape()[1], q.shape()[2], k.shape()[2], q.shape()[3], v.shape()[3]};
   check_shape("attention: k", k.shape(), {e.B, e.G, e.keys, e.dk});
   check_shape("attention: v", v.shape(), {e.B, e.G, e.keys, e.dv});
-  check(e, options);
+  check_same_dtype("attention: k", q, k);
+  check_same_dtype("attention: v", q, v);
+  check(e, q, options);
   Tensor y = tape.allocate({e.B, e.H, e.queries, e.dv}, q.dtype());
   return dispatch(q.dtype(), [&]<class T>() {
     AttentionProblem<T> p = make_problem<T>(e, options);
@@ -637,7 +647,7 @@ Var attention_packed(Var qkv, int64_t n_heads, int64_t n_kv_heads, const Attenti
   const int64_t width = qkv.shape()[2];
   const int64_t d = width / (n_heads + 2 * n_kv_heads);
   const Extents e{qkv.shape()[0], n_heads, n_kv_heads, qkv.shape()[1], qkv.shape()[1], d, d};
-  check(e, options);
+  check(e, qkv, options);
   Tensor y = tape.allocate({e.B, e.queries, n_heads * d}, qkv.dtype());
   return dispatch(qkv.dtype(), [&]<class T>() {
     const auto part = [=]<class U>(U* data, int64_t first_head) -> HeadsView<U> {

@@ -122,6 +122,7 @@ struct AttentionScratch {
     row_dot = take(kRows);
     rel_t = take(p.dk * relative_pad);
     qa = take(kRows * relative_pad);
+    rel = take(shaw ? p.relative_rows() * dk_pad : 0);
     if (!backward) return;
     vt = take(p.dv * keys_pad);
     dy = take(p.queries * dv_pad);
@@ -130,7 +131,6 @@ struct AttentionScratch {
     dk = take(keys_pad * dk_pad);
     dv = take(keys_pad * dv_pad);
     d_bias = take(bias_size);
-    rel = take(shaw ? p.relative_rows() * dk_pad : 0);
     d_rel = take(shaw ? p.relative_rows() * dk_pad : 0);
     dqa = take(kRows * relative_pad);
     delta = take(p.queries);

@@ -136,6 +136,7 @@ Var linear_or_add(const char* op, Var x, Var weight, Var bias, Var residual, dou
 }  // namespace
 
 void check_linear(std::string_view op, Var x, Var weight, Var bias) {
+  check_has_last_axis(op, x);
   // The names are put together where they are needed: a steady step allocates nothing.
   const Shape& w = weight.shape();
   if (w.rank() != 2 || w[1] != x.shape()[-1]) check_shape(fmt::format("{}: weight", op), w, {-1, x.shape()[-1]});
@@ -169,6 +170,7 @@ Var linear(Var x, Var weight, Var bias) {
 }
 
 Var linear_add(Var x, Var weight, Var bias, Var residual, double residual_scale) {
+  check_linear("linear_add", x, weight, bias);
   const Shape product = x.shape().with_last(weight.shape()[0]);
   if (!(residual.shape() == product)) {
     fail("linear_add: a residual of shape {} for a product of shape {}", residual.shape().to_string(),

@@ -57,6 +57,7 @@ Var linear_cross_entropy(Var hidden, Var weight, const int32_t* targets, double 
     const T* x = hidden.value().data<T>();
     const T* w = weight.value().data<T>();
     double sum = 0;
+    if (rows == 0 && wants_weight) std::fill(dweight, dweight + vocab * d_model, T(0));
     for (int64_t first = 0; first < rows; first += slice) {
       const int64_t here = std::min(slice, rows - first);
       slice_logits(x + first * d_model, w, here, d_model, vocab, logits);
@@ -100,6 +101,9 @@ void linear_token_losses(const Tensor& hidden, const Tensor& weight, const int32
   check_shape("linear_token_losses: weight", weight.shape, {-1, d_model});
   const int64_t vocab = weight.shape[0];
   const int64_t rows = hidden.shape.rows();
+  require(hidden.dtype == weight.dtype, "linear_token_losses: hidden states in {}, the weight in {}",
+          name_of(hidden.dtype), name_of(weight.dtype));
+  check_cross_entropy("linear_token_losses", rows, vocab, targets, 1.0);
   const int64_t slice = slice_rows(rows, vocab, size_of(hidden.dtype));
   const Arena::Mark mark = arena.mark();
   dispatch(hidden.dtype, [&]<class T>() {

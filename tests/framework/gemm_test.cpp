@@ -61,7 +61,7 @@ void check(const Product& p, Gemm&& gemm_of) {
 
 std::vector<Product> products() {
   std::vector<Product> out;
-  const int64_t block = GemmScratch::kDepthBlock;
+  const int64_t block = GemmScratch::kMostDepth;
   for (const auto& [m, n, k] : std::vector<std::array<int64_t, 3>>{{1, 1, 1},
                                                                    {1, 33, 7},
                                                                    {6, 16, 4},

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "framework/ops/elementwise.h"
+#include "framework/ops/linear.h"
 #include "tests/framework/gradient_check.h"
 
 namespace ropewalk::testing {
@@ -160,6 +161,27 @@ TEST(TapeTest, KeepsTheGradientsThatAreRetainedAndRefusesTheOthers) {
     EXPECT_NEAR(tape.gradient_of(x).at(i), 30 * cotangent.at(i), 1e-12);
   }
   EXPECT_THROW(tape.gradient_of(lost), Error);
+}
+
+TEST(TapeTest, RunsBackwardOnce) {
+  Workspace workspace;
+  Tape tape(workspace, Mode::train);
+  const Var y = scale(scale(tape.leaf(random_tensor({1}, DType::f64, 1)), 2.0), 3.0);
+  tape.backward(y);
+  EXPECT_THROW(tape.backward(y), Error);
+}
+
+TEST(TapeTest, ARetainedGradientIsNotHandedOver) {
+  Workspace workspace;
+  Tape tape(workspace, Mode::train);
+  const Var x = tape.leaf(random_tensor({3, 4}, DType::f64, 1));
+  const Var w = tape.leaf(random_tensor({4, 4}, DType::f64, 2));
+  const Var y = linear_add(x, w, {}, x);
+  tape.retain_gradient(y);
+  const Tensor cotangent = random_tensor({3, 4}, DType::f64, 3);
+  tape.seed(y, cotangent);
+  tape.backward();
+  for (int64_t i = 0; i < 12; ++i) EXPECT_EQ(tape.gradient_of(y).at(i), cotangent.at(i));
 }
 
 TEST(TapeTest, GradientsOfAChainTakeTheMemoryOfTwo) {

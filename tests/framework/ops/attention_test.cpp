@@ -596,6 +596,50 @@ TEST(AttentionTest, AVisibleNanShows) {
   }
 }
 
+TEST(AttentionTest, AVisibleNanInABiasOrARelativeKeyShows) {
+  for (const DType dtype : {DType::f64, DType::f32}) {
+    for (const int64_t T : {9, 70}) {
+      const Case c{.name = "", .queries = T, .keys = T, .bias = true, .clip = 3};
+      // Of offset -2: seen by every query from the third on.
+      for (const std::size_t operand : {3u, 4u}) {
+        for (const double x : {kNan, kInfinity}) {
+          // Times a negative element of a query, an infinity hides the key instead.
+          if (operand == 4 && x == kInfinity) continue;
+          std::vector<Tensor> in;
+          for (const Tensor& tensor : operands(c)) in.push_back(cast(tensor, dtype));
+          if (operand == 3) {
+            for (int64_t h = 0; h < c.heads; ++h) in[3].set(h * (2 * T - 1) + T - 1 - 2, x);
+          } else {
+            in[4].set(1 * c.dk, x);
+          }
+          const Gradients got = run_under(attention_of(c), in, cast(cotangent_of(c), dtype));
+          for (int64_t t = 0; t < T; ++t) {
+            EXPECT_EQ(std::isnan(got.value.at(t * c.dv)), t >= 2) << "query " << t << ", operand " << operand;
+          }
+          bool shows = false;
+          for (int64_t i = 0; i < got.inputs[2].elements(); ++i) shows = shows || std::isnan(got.inputs[2].at(i));
+          EXPECT_TRUE(shows) << "gradient of v, operand " << operand;
+        }
+      }
+    }
+  }
+}
+
+TEST(AttentionTest, RefusesOperandsOfSeveralDtypes) {
+  Workspace workspace;
+  Tape tape(workspace, Mode::train);
+  const auto leaf = [&](const Shape& shape, DType dtype) { return tape.leaf(random_tensor(shape, dtype, 1)); };
+  const Var q = leaf({1, 2, 3, 4}, DType::f32);
+  const Var wide = leaf({1, 2, 3, 4}, DType::f64);
+  EXPECT_THROW(attention(q, wide, q, {}), Error);
+  EXPECT_THROW(attention(q, q, wide, {}), Error);
+  EXPECT_THROW(attention(q, q, q, {.offset_bias = leaf({2, 5}, DType::f64)}), Error);
+  EXPECT_THROW(attention(q, q, q, {.relative_keys = leaf({3, 4}, DType::f64)}), Error);
+  const RotaryTable table =
+      make_rotary_table(std::vector<double>{1.0, 0.1}, 1.0, 0, 3, RopePairing::split_half, DType::f64);
+  EXPECT_THROW(attention(q, q, q, {.rotary = &table}), Error);
+}
+
 TEST(AttentionTest, BiasesAndRelativeKeysOfFutureOffsetsDoNotLeak) {
   const Case c{.name = "", .queries = 13, .keys = 13, .bias = true, .clip = 3};
   const std::vector<Tensor> clean = operands(c);

@@ -13,7 +13,7 @@ using enum ActivationFunction;
 struct Sizes {
   int64_t rows, in, out;
 };
-constexpr Sizes kSizes[] = {{1, 1, 1}, {7, 5, 3}, {13, 17, 35}, {100, 3, 18}};
+constexpr Sizes kSizes[] = {{1, 1, 1}, {7, 5, 3}, {13, 17, 35}, {100, 3, 18}, {3, 401, 5}};
 
 class LinearActivationTest : public ::testing::TestWithParam<ActivationFunction> {};
 

@@ -102,6 +102,14 @@ TEST(LinearCrossEntropyTest, RefusesWhatDoesNotFit) {
   EXPECT_THROW(linear_cross_entropy(hidden, wide, good.data(), 2.0), Error);
   EXPECT_THROW(linear_cross_entropy(hidden, weight, beyond.data(), 2.0), Error);
   EXPECT_THROW(linear_cross_entropy(hidden, weight, good.data(), 0.0), Error);
+  std::vector<float> losses(2);
+  const auto losses_of = [&](const Tensor& h, const Tensor& w, const std::vector<int32_t>& targets) {
+    linear_token_losses(h, w, targets.data(), tape.arena(), losses.data(), nullptr);
+  };
+  EXPECT_NO_THROW(losses_of(hidden.value(), weight.value(), good));
+  EXPECT_THROW(losses_of(hidden.value(), weight.value(), beyond), Error);
+  EXPECT_THROW(losses_of(hidden.value(), cast(weight.value(), DType::f32), good), Error);
+  EXPECT_THROW(losses_of(hidden.value(), Tensor::zeros({0, 3}, DType::f64), good), Error);
 }
 
 }  // namespace

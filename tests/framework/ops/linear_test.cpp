@@ -70,6 +70,26 @@ TEST(LinearTest, IsTheSameOnEveryInstructionSet) {
   }
 }
 
+TEST(LinearTest, SumsOverSeveralBlocksOfDepthAndByTheLibraryAreTheSame) {
+  // 400 inputs are two blocks; all extents beyond 768 go to the library.
+  for (const auto& [rows, in, out] : {Sizes{5, 400, 9}, Sizes{770, 769, 771}}) {
+    const std::vector<Tensor> inputs = {random_tensor({rows, in}, DType::f32, 1),
+                                        random_tensor({out, in}, DType::f32, 2), random_tensor({out}, DType::f32, 3),
+                                        random_tensor({rows, out}, DType::f32, 4)};
+    const Function sum = [](Tape&, const std::vector<Var>& v) { return linear_add(v[0], v[1], v[2], v[3]); };
+    Tensor expected = reference(inputs[0], inputs[1], &inputs[2]);
+    for (int64_t i = 0; i < expected.elements(); ++i) expected.set(i, expected.at(i) + inputs[3].at(i));
+    EXPECT_LT(relative_error(run(sum, inputs).value, expected), 1e-5);
+  }
+}
+
+TEST(LinearTest, RefusesRowsWithoutColumns) {
+  Workspace workspace;
+  Tape tape(workspace, Mode::train);
+  EXPECT_THROW(linear(tape.leaf(Tensor::zeros({5, 0}, DType::f32)), tape.leaf(Tensor::zeros({3, 0}, DType::f32))),
+               Error);
+}
+
 Function linear_add_of(double scale) {
   return [scale](Tape&, const std::vector<Var>& in) { return linear_add(in[0], in[1], in[2], in[3], scale); };
 }
