@@ -354,6 +354,24 @@ TEST_F(TrainerTest, EachPlaceOfANaNIsNamed) {
   }
 }
 
+TEST_F(TrainerTest, ANaNInATableOfPositionsIsSeen) {
+  for (const char* encoding : {"learned", "shaw", "t5"}) {
+    for (const char* dtype : {"f32", "f64"}) {
+      Training run(config({std::string("position.encoding=") + encoding, std::string("train.dtype=") + dtype}));
+      int tables = 0;
+      for (const Parameter& parameter : run.parameters().all()) {
+        if (parameter.name.find("relative") == std::string::npos &&
+            parameter.name.find("position") == std::string::npos)
+          continue;
+        fill(run.parameter(parameter.name), std::numeric_limits<double>::quiet_NaN());
+        ++tables;
+      }
+      EXPECT_GT(tables, 0) << encoding;
+      EXPECT_TRUE(run.trainer.step(1, {}).divergence) << encoding << " in " << dtype;
+    }
+  }
+}
+
 TEST_F(TrainerTest, AnInfinityOfTheBackwardPassAloneIsFound) {
   // All of the residual stream is zero, so each norm multiplies its gradient by 1 / sqrt(eps).
   Training run(config({"model.tie_embeddings=false", "model.norm_eps=2e-38", "position.encoding=none"}));
