@@ -6,6 +6,11 @@
 
 namespace ropewalk {
 
+std::vector<int64_t> cache_columns(const ArchitectureConfig& config) {
+  const int64_t columns = config.model.n_kv_heads * config.model.d_head;
+  return {columns, columns};
+}
+
 MultiHeadAttention MultiHeadAttention::declare(const Declarations& declarations, const std::string& prefix,
                                                const ArchitectureConfig& config, PositionScheme& scheme) {
   const ModelConfig& model = config.model;
@@ -65,14 +70,22 @@ Branch MultiHeadAttention::forward(ForwardPass& pass, int64_t block, const Posit
   if (query_norm_ >= 0) {
     qkv = head_norm(qkv, tape.parameter(query_norm_), tape.parameter(key_norm_), n_heads_, n_kv_heads_, norm_eps_);
   }
-  AttentionOptions options{.scale = scale_, .mask = mask_, .rotary = scheme.rotation()};
+  AttentionOptions options{
+      .scale = scale_, .mask = mask_, .rotary = scheme.rotation(), .first_key = pass.places().first_token};
   scheme.bias(tape, block, options);
   AttentionStatistics statistics;
   if (pass.trace.entropy != nullptr) {
     statistics = {pass.trace.entropy + block * n_heads_, pass.trace.max_logit + block * n_heads_};
     options.statistics = &statistics;
   }
-  return {output_, attention_packed(qkv, n_heads_, n_kv_heads_, options)};
+  const Heads query{qkv, 0, n_heads_, d_head_};
+  Heads key{qkv, n_heads_ * d_head_, n_kv_heads_, d_head_};
+  Heads value{qkv, (n_heads_ + n_kv_heads_) * d_head_, n_kv_heads_, d_head_};
+  if (pass.cache != nullptr) {
+    key = pass.cache->append(block, 0, key);
+    value = pass.cache->append(block, 1, value);
+  }
+  return {output_, attention(query, key, value, options)};
 }
 
 }  // namespace ropewalk

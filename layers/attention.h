@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "layers/config.h"
 #include "layers/forward_pass.h"
@@ -8,6 +9,9 @@
 #include "layers/positions/scheme.h"
 
 namespace ropewalk {
+
+/// Columns of each table that a layer keeps in a cache (see KeyValueCache); sizes are filled in.
+std::vector<int64_t> cache_columns(const ArchitectureConfig& config);
 
 /// Multi-head attention with n_kv_heads key/value heads (MHA, GQA of Ainslie et al. 2023, MQA of Shazeer 2019).
 ///

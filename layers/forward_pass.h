@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "framework/ops/dropout.h"
+#include "framework/ops/embedding.h"
 #include "framework/tape.h"
+#include "layers/key_value_cache.h"
 
 namespace ropewalk {
 
@@ -32,7 +34,14 @@ struct ForwardPass {
   int64_t length = 0;
   DropoutKey dropout = {};
   ForwardTrace trace = {};
-  uint32_t dropout_site = 0;  ///< counts the places where dropout acts
+  KeyValueCache* cache = nullptr;         ///< of the tokens before these, which are added to it; inference only
+  std::span<const int64_t> padding = {};  ///< [sequences]: leading places that hold no token; with a cache, its own
+  uint32_t dropout_site = 0;              ///< counts the places where dropout acts
+
+  /// Where the tokens of the pass stand.
+  TokenPlaces places() const {
+    return {cache != nullptr ? cache->length() : 0, cache != nullptr ? cache->padding() : padding};
+  }
 
   Var drop(Var x) {
     return ropewalk::dropout(x, dropout.rate, dropout.seed, dropout.step, dropout.first_sequence, dropout_site++);

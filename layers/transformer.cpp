@@ -54,11 +54,15 @@ void Transformer::initialize(uint64_t seed) {
   ropewalk::initialize(parameters_, rules_, config_.model, seed);
 }
 
+KeyValueCache Transformer::make_cache(int64_t sequences, int64_t capacity, std::vector<int64_t> padding) const {
+  return {config_.model.n_layers, cache_columns(config_), sequences, capacity, dtype_, std::move(padding)};
+}
+
 Var Transformer::embed(ForwardPass& pass, const int32_t* tokens) const {
   pass.tape.enter_module("token_embedding");
   const double scale = config_.model.scale_embeddings ? std::sqrt(static_cast<double>(config_.model.d_model)) : 1.0;
   const Var x = embedding(tokens, {pass.sequences, pass.length}, pass.tape.parameter(token_embedding_), scale);
-  return pass.drop(scheme_->embed(x));
+  return pass.drop(scheme_->embed(x, pass.places()));
 }
 
 Var Transformer::blocks(ForwardPass& pass, Var x) const {
@@ -77,6 +81,7 @@ Var Transformer::blocks(ForwardPass& pass, Var x) const {
     if (inference && pass.trace.residuals == nullptr) x = pass.tape.keep_only(mark, x);
   }
   keep();
+  if (pass.cache != nullptr) pass.cache->advance(pass.length);
   pass.tape.enter_module("final_norm");
   return has_final_norm_ ? final_norm_.forward(x) : x;
 }

@@ -40,6 +40,9 @@ class Transformer {
   /// The longest sequence the position scheme can serve; 0: no limit.
   int64_t greatest_length() const { return scheme_->greatest_length(); }
 
+  /// A cache for `sequences` sequences of up to `capacity` tokens; see ForwardPass::cache.
+  KeyValueCache make_cache(int64_t sequences, int64_t capacity, std::vector<int64_t> padding = {}) const;
+
   /// tokens [sequences * length] -> the embedded tokens with their positions, [B, T, d_model].
   Var embed(ForwardPass& pass, const int32_t* tokens) const;
   /// The residual stream x [B, T, d_model] through all blocks and the final norm.

@@ -153,20 +153,20 @@ class Head {
   Head(const AttentionProblem<T>& problem, const AttentionScratch<T>& scratch) : p(problem), w(scratch) {}
 
   // Keys and values of one key/value head; true where all are finite.
-  bool pack_keys(int64_t b, int64_t g, bool backward) {
-    const bool finite_k = pack_rows(p.k.head(b, g), p.k.row_stride, p.keys, p.dk, w.dk_pad, T(1), w.k);
+  bool pack_keys(int64_t g, bool backward) {
+    const bool finite_k = pack_rows(p.k.head(0, g), p.k.row_stride, p.keys, p.dk, w.dk_pad, T(1), w.k);
     rotate_rows(p.rotary, 0, p.keys, w.dk_pad, false, w.k);
     transpose(w.k, p.keys, p.dk, w.dk_pad, w.keys_pad, w.kt);
-    const bool finite_v = pack_rows(p.v.head(b, g), p.v.row_stride, p.keys, p.dv, w.dv_pad, T(1), w.v);
+    const bool finite_v = pack_rows(p.v.head(0, g), p.v.row_stride, p.keys, p.dv, w.dv_pad, T(1), w.v);
     if (backward) transpose(w.v, p.keys, p.dv, w.dv_pad, w.keys_pad, w.vt);
     return finite_k && finite_v;
   }
 
-  bool pack_queries(int64_t b, int64_t h) {
-    bool finite = pack_rows(p.q.head(b, h), p.q.row_stride, p.queries, p.dk, w.dk_pad, p.scale, w.q);
+  bool pack_queries(int64_t h) {
+    bool finite = pack_rows(p.q.head(0, h), p.q.row_stride, p.queries, p.dk, w.dk_pad, p.scale, w.q);
     rotate_rows(p.rotary, p.position(0), p.queries, w.dk_pad, false, w.q);
     if (p.offset_bias != nullptr) {
-      const T* bias = p.offset_bias + h * p.offsets();
+      const T* bias = p.offset_bias + h * p.bias_stride;
       std::memcpy(w.bias, bias, static_cast<std::size_t>(p.offsets()) * sizeof(T));
       clear(w.bias + p.offsets(), 2 * AttentionScratch<T>::kCols);
       // Infinity times 0 is NaN. A bias of -infinity is legal, and goes by rows like the rest.
@@ -185,10 +185,10 @@ class Head {
     return pack_rows(p.relative_keys, p.dk, p.relative_rows(), p.dk, w.dk_pad, T(1), w.rel);
   }
 
-  void forward(int64_t b, int64_t h, bool finite_keys) {
-    const bool finite = pack_queries(b, h) && finite_keys;
-    T* lse = p.lse + (b * p.H + h) * p.queries;
-    T* y = p.y.head(b, h);
+  void forward(int64_t h, bool finite_keys) {
+    const bool finite = pack_queries(h) && finite_keys;
+    T* lse = p.lse + h * p.lse_stride;
+    T* y = p.y.head(0, h);
     double* entropy = p.statistics != nullptr ? p.statistics->entropy + h : nullptr;
     double* max_logit = p.statistics != nullptr ? p.statistics->max_logit + h : nullptr;
     if (!finite) {
@@ -220,12 +220,12 @@ class Head {
     }
   }
 
-  void backward(int64_t b, int64_t h, bool finite_keys) {
-    const bool finite_queries = pack_queries(b, h);
-    const bool finite_dy = pack_rows(p.dy.head(b, h), p.dy.row_stride, p.queries, p.dv, w.dv_pad, T(1), w.dy);
+  void backward(int64_t h, bool finite_keys) {
+    const bool finite_queries = pack_queries(h);
+    const bool finite_dy = pack_rows(p.dy.head(0, h), p.dy.row_stride, p.queries, p.dv, w.dv_pad, T(1), w.dy);
     const bool finite = finite_queries && finite_dy && finite_keys;
-    const T* lse = p.lse + (b * p.H + h) * p.queries;
-    const T* y = p.y.head(b, h);
+    const T* lse = p.lse + h * p.lse_stride;
+    const T* y = p.y.head(0, h);
     for (int64_t t = 0; t < p.queries; ++t) {
       w.delta[t] = sum_of<T>(p.dv, [&](auto d, int64_t c) HWY_ATTR {
         return hn::Mul(hn::LoadU(d, w.dy + t * w.dv_pad + c), hn::LoadU(d, y + t * p.y.row_stride + c));
@@ -244,25 +244,25 @@ class Head {
       }
       if (p.dq) {
         rotate_rows(p.rotary, p.position(t0), rows, w.dk_pad, true, w.dq);
-        unpack_rows(w.dq, rows, w.dk_pad, p.scale, p.add_dq, p.dk, p.dq.head(b, h) + t0 * p.dq.row_stride,
+        unpack_rows(w.dq, rows, w.dk_pad, p.scale, p.add_dq, p.dk, p.dq.head(0, h) + t0 * p.dq.row_stride,
                     p.dq.row_stride);
       }
     }
     if (d_bias != nullptr) {
-      T* total = p.d_offset_bias + h * p.offsets();
+      T* total = p.d_offset_bias + h * p.bias_stride;
       vectorise<T>(p.offsets(), [&](auto d, int64_t i) HWY_ATTR {
         hn::StoreU(hn::Add(hn::LoadU(d, total + i), hn::LoadU(d, d_bias + i)), d, total + i);
       });
     }
   }
 
-  void unpack_keys(int64_t b, int64_t g) {
+  void unpack_keys(int64_t g) {
     if (p.dk_out) {
       rotate_rows(p.rotary, 0, p.keys, w.dk_pad, true, w.dk);
-      unpack_rows(w.dk, p.keys, w.dk_pad, T(1), p.add_dk, p.dk, p.dk_out.head(b, g), p.dk_out.row_stride);
+      unpack_rows(w.dk, p.keys, w.dk_pad, T(1), p.add_dk, p.dk, p.dk_out.head(0, g), p.dk_out.row_stride);
     }
     if (p.dv_out) {
-      unpack_rows(w.dv, p.keys, w.dv_pad, T(1), p.add_dv, p.dv, p.dv_out.head(b, g), p.dv_out.row_stride);
+      unpack_rows(w.dv, p.keys, w.dv_pad, T(1), p.add_dv, p.dv, p.dv_out.head(0, g), p.dv_out.row_stride);
     }
   }
 
@@ -300,7 +300,7 @@ class Head {
       const int64_t i = p.position(t0 + r);
       const int64_t width = tile.width[r];
       if (p.offset_bias != nullptr) {
-        const T* bias = w.bias + j0 - i + p.keys - 1;
+        const T* bias = w.bias + p.offset_column(i, j0);
         for (int64_t c = 0; c < width; c += lanes) {
           hn::StoreU(hn::Add(hn::LoadU(d, s + c), hn::LoadU(d, bias + c)), d, s + c);
         }
@@ -422,7 +422,7 @@ class Head {
         for (int64_t c = width; c < tile_width; ++c) s[c] = ds[c] = 0;
         const int64_t i = p.position(t0 + r);
         if (d_bias != nullptr) {
-          T* out = d_bias + j0 - i + p.keys - 1;
+          T* out = d_bias + p.offset_column(i, j0);
           for (int64_t c = 0; c < width; c += lanes) {
             hn::StoreU(hn::Add(hn::LoadU(d, out + c), hn::LoadU(d, ds + c)), d, out + c);
           }
@@ -458,32 +458,62 @@ class Head {
   const AttentionScratch<T>& w;
 };
 
+/// Zeroes rows [begin, end) of every head of sequence b.
+template <class T>
+void clear_rows(const HeadsView<T>& view, int64_t b, int64_t heads, int64_t begin, int64_t end, int64_t columns) {
+  if (!view) return;
+  for (int64_t h = 0; h < heads; ++h) {
+    for (int64_t r = begin; r < end; ++r) clear(view.head(b, h) + r * view.row_stride, columns);
+  }
+}
+
 template <class T>
 void forward_all(const AttentionProblem<T>& p, const AttentionScratch<T>& w) {
-  Head<T> head(p, w);
-  const bool finite_relative_keys = head.pack_relative_keys(false);
+  const bool finite_relative_keys = Head<T>(p, w).pack_relative_keys(false);
   for (int64_t b = 0; b < p.B; ++b) {
+    const AttentionProblem<T> one = p.sequence(b);
+    const int64_t unseeing = one.keys > 0 ? p.skipped_queries(b) : p.queries;
+    clear_rows(p.y, b, p.H, 0, unseeing, p.dv);
+    for (int64_t h = 0; h < p.H; ++h) {
+      std::fill_n(p.lse + (b * p.H + h) * p.lse_stride, unseeing, std::numeric_limits<T>::infinity());
+    }
+    if (unseeing == p.queries) continue;
+    Head<T> head(one, w);
     for (int64_t g = 0; g < p.G; ++g) {
-      const bool finite = head.pack_keys(b, g, false) && finite_relative_keys;
-      for (int64_t h = g * (p.H / p.G); h < (g + 1) * (p.H / p.G); ++h) head.forward(b, h, finite);
+      const bool finite = head.pack_keys(g, false) && finite_relative_keys;
+      for (int64_t h = g * (p.H / p.G); h < (g + 1) * (p.H / p.G); ++h) head.forward(h, finite);
     }
   }
 }
 
 template <class T>
 void backward_all(const AttentionProblem<T>& p, const AttentionScratch<T>& w) {
-  Head<T> head(p, w);
-  const bool finite_relative_keys = head.pack_relative_keys(true);
+  const bool finite_relative_keys = Head<T>(p, w).pack_relative_keys(true);
   for (int64_t b = 0; b < p.B; ++b) {
+    const AttentionProblem<T> one = p.sequence(b);
+    const bool seeing = one.keys > 0 && one.queries > 0;
+    const int64_t begin = seeing ? p.keys_of(b).begin : p.keys;
+    const int64_t end = seeing ? p.keys_of(b).end : p.keys;
+    if (!p.add_dq) clear_rows(p.dq, b, p.H, 0, seeing ? p.skipped_queries(b) : p.queries, p.dk);
+    if (!p.add_dk) {
+      clear_rows(p.dk_out, b, p.G, 0, begin, p.dk);
+      clear_rows(p.dk_out, b, p.G, end, p.keys, p.dk);
+    }
+    if (!p.add_dv) {
+      clear_rows(p.dv_out, b, p.G, 0, begin, p.dv);
+      clear_rows(p.dv_out, b, p.G, end, p.keys, p.dv);
+    }
+    if (!seeing) continue;
+    Head<T> head(one, w);
     for (int64_t g = 0; g < p.G; ++g) {
-      const bool finite = head.pack_keys(b, g, true) && finite_relative_keys;
+      const bool finite = head.pack_keys(g, true) && finite_relative_keys;
       clear(w.dk, w.keys_pad * w.dk_pad);
       clear(w.dv, w.keys_pad * w.dv_pad);
-      for (int64_t h = g * (p.H / p.G); h < (g + 1) * (p.H / p.G); ++h) head.backward(b, h, finite);
-      head.unpack_keys(b, g);
+      for (int64_t h = g * (p.H / p.G); h < (g + 1) * (p.H / p.G); ++h) head.backward(h, finite);
+      head.unpack_keys(g);
     }
   }
-  head.unpack_relative_keys();
+  Head<T>(p, w).unpack_relative_keys();
 }
 
 void ForwardF32(const AttentionProblem<float>& p, const AttentionScratch<float>& w) {
@@ -525,31 +555,78 @@ void run_backward(const AttentionProblem<double>& p, const AttentionScratch<doub
   HWY_DYNAMIC_DISPATCH(BackwardF64)(p, w);
 }
 
-/// Extents and layout of the operands of one call; the data pointers are filled in afterwards.
+/// Extents of the operands of one call.
 struct Extents {
   int64_t B, H, G, queries, keys, dk, dv;
 };
 
-void check(const Extents& e, Var q, const AttentionOptions& options) {
-  check_same_dtype("attention: offset_bias", q, options.offset_bias);
-  check_same_dtype("attention: relative_keys", q, options.relative_keys);
+/// An operand and where its heads lie in it.
+struct Operand {
+  Var var;
+  int64_t first = 0;  ///< element where head 0 of sequence 0 begins
+  int64_t batch_stride = 0, head_stride = 0, row_stride = 0;
+
+  template <class T>
+  HeadsView<T> view(T* data) const {
+    if (data == nullptr) return {};
+    return {data + first, batch_stride, head_stride, row_stride};
+  }
+  template <class T>
+  HeadsView<const T> value() const {
+    return view<const T>(var.value().data<T>());
+  }
+};
+
+void check_sequences(const Extents& e, const AttentionOptions& o) {
+  const auto check_count = [&](std::span<const int64_t> list, const char* name) {
+    require(list.empty() || static_cast<int64_t>(list.size()) == e.B, "attention: {} has {} entries for {} sequences",
+            name, list.size(), e.B);
+  };
+  check_count(o.first_key, "first_key");
+  check_count(o.key_end, "key_end");
+  for (int64_t b = 0; b < e.B; ++b) {
+    const int64_t begin = o.first_key.empty() ? 0 : o.first_key[static_cast<std::size_t>(b)];
+    const int64_t end = o.key_end.empty() ? e.keys : o.key_end[static_cast<std::size_t>(b)];
+    require(0 <= begin && begin <= end && end <= e.keys,
+            "attention: sequence {} has keys from {} to {}; they must lie in [0, {}]", b, begin, end, e.keys);
+  }
+}
+
+void check(const Extents& e, Var q, const AttentionOptions& o) {
+  check_same_dtype("attention: offset_bias", q, o.offset_bias);
+  check_same_dtype("attention: relative_keys", q, o.relative_keys);
   require(e.G >= 1 && e.H % e.G == 0, "attention: {} query heads cannot share {} key/value heads", e.H, e.G);
-  require(e.queries <= e.keys, "attention: {} queries for {} keys; queries stand at the end of the keys", e.queries,
-          e.keys);
-  if (options.offset_bias)
-    check_shape("attention: offset_bias", options.offset_bias.shape(), {e.H, e.keys + e.queries - 1});
-  if (options.relative_keys) {
-    check_shape("attention: relative_keys", options.relative_keys.shape(), {-1, e.dk});
-    require(options.relative_keys.shape()[0] % 2 == 1, "attention: relative_keys has {} rows, expected 2 clip + 1",
-            options.relative_keys.shape()[0]);
+  const bool positions_matter =
+      o.mask.causal || o.mask.window_radius >= 0 || o.offset_bias || o.relative_keys || o.rotary != nullptr;
+  require(e.queries <= e.keys || !positions_matter,
+          "attention: {} queries for {} keys; queries stand at the end of the keys", e.queries, e.keys);
+  check_sequences(e, o);
+  if (o.offset_bias) {
+    const int64_t origin = o.offset_origin < 0 ? e.keys - 1 : o.offset_origin;
+    const Shape& shape = o.offset_bias.shape();
+    if (o.offset_origin < 0) check_shape("attention: offset_bias", shape, {e.H, e.keys + e.queries - 1});
+    check_shape("attention: offset_bias", shape, {e.H, -1});
+    require(origin >= e.keys - 1 && shape[1] - origin >= e.queries,
+            "attention: offset_bias has {} columns from offset {} on; {} queries of {} keys need {} from {} on",
+            shape[1], -origin, e.queries, e.keys, e.keys + e.queries - 1, 1 - e.keys);
   }
-  if (options.rotary != nullptr) {
-    require(options.rotary->dims <= e.dk && options.rotary->cos.shape[0] >= e.keys,
+  if (o.relative_keys) {
+    check_shape("attention: relative_keys", o.relative_keys.shape(), {-1, e.dk});
+    require(o.relative_keys.shape()[0] % 2 == 1, "attention: relative_keys has {} rows, expected 2 clip + 1",
+            o.relative_keys.shape()[0]);
+  }
+  if (o.rotary != nullptr) {
+    require(o.rotary->dims <= e.dk && o.rotary->cos.shape[0] >= e.keys,
             "attention: a rotary table of {} columns and {} positions for keys of {} columns at {} positions",
-            options.rotary->dims, options.rotary->cos.shape[0], e.dk, e.keys);
-    require(options.rotary->cos.dtype == q.dtype(), "attention: a rotary table in {} for queries in {}",
-            name_of(options.rotary->cos.dtype), name_of(q.dtype()));
+            o.rotary->dims, o.rotary->cos.shape[0], e.dk, e.keys);
+    require(o.rotary->cos.dtype == q.dtype(), "attention: a rotary table in {} for queries in {}",
+            name_of(o.rotary->cos.dtype), name_of(q.dtype()));
   }
+}
+
+/// Column of the offset of the last query to key 0.
+int64_t first_bias_column(const Extents& e, const AttentionOptions& o) {
+  return (o.offset_origin < 0 ? e.keys - 1 : o.offset_origin) - (e.keys - 1);
 }
 
 template <class T>
@@ -558,14 +635,20 @@ AttentionProblem<T> make_problem(const Extents& e, const AttentionOptions& o) {
   p.B = e.B;
   p.H = e.H;
   p.G = e.G;
-  p.queries = e.queries;
+  p.queries = p.lse_stride = e.queries;
   p.keys = e.keys;
   p.dk = e.dk;
   p.dv = e.dv;
+  p.first_position = e.keys - e.queries;
   p.scale = static_cast<T>(o.scale);
   p.mask = o.mask;
   p.rotary = o.rotary;
-  if (o.offset_bias) p.offset_bias = o.offset_bias.value().data<T>();
+  if (!o.first_key.empty()) p.first_key = o.first_key.data();
+  if (!o.key_end.empty()) p.key_end = o.key_end.data();
+  if (o.offset_bias) {
+    p.offset_bias = o.offset_bias.value().data<T>() + first_bias_column(e, o);
+    p.bias_stride = o.offset_bias.shape()[1];
+  }
   if (o.relative_keys) {
     p.relative_keys = o.relative_keys.value().data<T>();
     p.clip = (o.relative_keys.shape()[0] - 1) / 2;
@@ -583,98 +666,102 @@ void forward(AttentionProblem<T>& p, const AttentionOptions& options, Tape& tape
   p.statistics = nullptr;
 }
 
-/// Opens the gradients of the biases and runs the kernel; those of q, k and v are already in p.
+/// Runs the kernel; the gradients of q, k and v are already open in p. Opens those of the biases, of which
+/// `bias_column` is the first column that p reads.
 template <class T>
-void backward(AttentionProblem<T> p, Var offset_bias, Var relative_keys, Tape& tape) {
+void backward(AttentionProblem<T> p, Var offset_bias, int64_t bias_column, Var relative_keys, Tape& tape) {
   p.d_offset_bias = tape.gradient_accumulator<T>(offset_bias);
+  if (p.d_offset_bias != nullptr) p.d_offset_bias += bias_column;
   p.d_relative_keys = tape.gradient_accumulator<T>(relative_keys);
   const Arena::Mark mark = tape.arena().mark();
   run_backward(p, AttentionScratch<T>(tape.arena(), p, true));
   tape.arena().rewind(mark);
 }
 
-/// [B, H, T, d] as it lies.
-template <class T>
-HeadsView<T> separate(T* data, int64_t heads, int64_t rows, int64_t d) {
-  return {data, heads * rows * d, rows * d, d};
+Var attend(const Extents& e, const Operand& q, const Operand& k, const Operand& v, const Operand& y_layout,
+           const Shape& y_shape, const AttentionOptions& options) {
+  Tape& tape = *q.var.tape;
+  check_same_dtype("attention: k", q.var, k.var);
+  check_same_dtype("attention: v", q.var, v.var);
+  check(e, q.var, options);
+  Tensor y = tape.allocate(y_shape, q.var.dtype());
+  return dispatch(q.var.dtype(), [&]<class T>() {
+    AttentionProblem<T> p = make_problem<T>(e, options);
+    p.q = q.value<T>();
+    p.k = k.value<T>();
+    p.v = v.value<T>();
+    p.y = y_layout.view<T>(y.data<T>());
+    forward(p, options, tape);
+    const Var bias = options.offset_bias;
+    const int64_t bias_column = first_bias_column(e, options);
+    const Var relative = options.relative_keys;
+    return tape.record("attention", y, {q.var, k.var, v.var, bias, relative}, [=](Tape& t, Var result) {
+      AttentionProblem<T> back = p;
+      back.dy = y_layout.view<const T>(t.gradient<T>(result));
+      // Parts of one Var that lie apart share what is known of it: whether anything is there to add to. Where the same
+      // part stands for two operands, the second must add to what the first has stored.
+      const auto apart = [](const Operand& a, const Operand& b) { return a.var.id == b.var.id && a.first != b.first; };
+      const GradientSink<T> dq = t.gradient_sink<T>(q.var);
+      const GradientSink<T> dk = apart(k, q) ? dq : t.gradient_sink<T>(k.var);
+      const GradientSink<T> dv = apart(v, k) ? dk : apart(v, q) ? dq : t.gradient_sink<T>(v.var);
+      back.dq = q.view<T>(dq.data);
+      back.dk_out = k.view<T>(dk.data);
+      back.dv_out = v.view<T>(dv.data);
+      back.add_dq = dq.accumulate;
+      back.add_dk = dk.accumulate;
+      back.add_dv = dv.accumulate;
+      backward(back, bias, bias_column, relative, t);
+    });
+  });
 }
 
 }  // namespace
 
 Var attention(Var q, Var k, Var v, const AttentionOptions& options) {
-  Tape& tape = *q.tape;
   require(q.shape().rank() == 4 && k.shape().rank() == 4 && v.shape().rank() == 4,
           "attention: q, k and v are [batch, heads, positions, columns]");
   const Extents e{q.shape()[0], q.shape()[1], k.shape()[1], q.shape()[2], k.shape()[2], q.shape()[3], v.shape()[3]};
   check_shape("attention: k", k.shape(), {e.B, e.G, e.keys, e.dk});
   check_shape("attention: v", v.shape(), {e.B, e.G, e.keys, e.dv});
-  check_same_dtype("attention: k", q, k);
-  check_same_dtype("attention: v", q, v);
-  check(e, q, options);
-  Tensor y = tape.allocate({e.B, e.H, e.queries, e.dv}, q.dtype());
-  return dispatch(q.dtype(), [&]<class T>() {
-    AttentionProblem<T> p = make_problem<T>(e, options);
-    p.q = separate<const T>(q.value().data<T>(), e.H, e.queries, e.dk);
-    p.k = separate<const T>(k.value().data<T>(), e.G, e.keys, e.dk);
-    p.v = separate<const T>(v.value().data<T>(), e.G, e.keys, e.dv);
-    p.y = separate<T>(y.data<T>(), e.H, e.queries, e.dv);
-    forward(p, options, tape);
-    const Var bias = options.offset_bias;
-    const Var relative = options.relative_keys;
-    return tape.record("attention", y, {q, k, v, bias, relative}, [=](Tape& t, Var result) {
-      AttentionProblem<T> back = p;
-      back.dy = separate<const T>(t.gradient<T>(result), e.H, e.queries, e.dv);
-      const GradientSink<T> dq = t.gradient_sink<T>(q);
-      const GradientSink<T> dk = t.gradient_sink<T>(k);
-      const GradientSink<T> dv = t.gradient_sink<T>(v);
-      // The same Var may stand for two operands: what the first has stored the second must add to.
-      back.dq = separate<T>(dq.data, e.H, e.queries, e.dk);
-      back.dk_out = separate<T>(dk.data, e.G, e.keys, e.dk);
-      back.dv_out = separate<T>(dv.data, e.G, e.keys, e.dv);
-      back.add_dq = dq.accumulate;
-      back.add_dk = dk.accumulate;
-      back.add_dv = dv.accumulate;
-      backward(back, bias, relative, t);
-    });
-  });
+  const auto separate = [](Var x, int64_t heads, int64_t rows, int64_t d) {
+    return Operand{x, 0, heads * rows * d, rows * d, d};
+  };
+  return attend(e, separate(q, e.H, e.queries, e.dk), separate(k, e.G, e.keys, e.dk), separate(v, e.G, e.keys, e.dv),
+                separate({}, e.H, e.queries, e.dv), {e.B, e.H, e.queries, e.dv}, options);
+}
+
+Var attention(const Heads& q, const Heads& k, const Heads& v, const AttentionOptions& options) {
+  for (const Heads* heads : {&q, &k, &v}) {
+    const Shape& shape = heads->x.shape();
+    require(shape.rank() == 3 && shape[0] == q.x.shape()[0], "attention: heads of shape {} for {} sequences",
+            shape.to_string(), q.x.shape()[0]);
+    require(heads->count >= 1 && heads->width >= 1 && heads->first >= 0 &&
+                heads->first + heads->count * heads->width <= shape[2],
+            "attention: {} heads of {} columns from column {} on in {} columns", heads->count, heads->width,
+            heads->first, shape[2]);
+    require(heads->rows <= shape[1], "attention: {} rows are wanted of {}", heads->rows, shape[1]);
+  }
+  const auto rows = [](const Heads& heads) { return heads.rows < 0 ? heads.x.shape()[1] : heads.rows; };
+  require(k.width == q.width, "attention: queries of {} columns for keys of {}", q.width, k.width);
+  require(v.count == k.count && rows(v) == rows(k), "attention: {} keys of {} heads for {} values of {} heads", rows(k),
+          k.count, rows(v), v.count);
+  const Extents e{q.x.shape()[0], q.count, k.count, rows(q), rows(k), q.width, v.width};
+  const auto operand = [](const Heads& heads) {
+    const int64_t columns = heads.x.shape()[2];
+    return Operand{heads.x, heads.first, heads.x.shape()[1] * columns, heads.width, columns};
+  };
+  const int64_t columns = e.H * e.dv;
+  return attend(e, operand(q), operand(k), operand(v), Operand{{}, 0, e.queries * columns, e.dv, columns},
+                {e.B, e.queries, columns}, options);
 }
 
 Var attention_packed(Var qkv, int64_t n_heads, int64_t n_kv_heads, const AttentionOptions& options) {
-  Tape& tape = *qkv.tape;
   require(qkv.shape().rank() == 3 && qkv.shape()[2] % (n_heads + 2 * n_kv_heads) == 0,
           "attention: a packed projection of shape {} for {} query and {} key/value heads", qkv.shape().to_string(),
           n_heads, n_kv_heads);
-  const int64_t width = qkv.shape()[2];
-  const int64_t d = width / (n_heads + 2 * n_kv_heads);
-  const Extents e{qkv.shape()[0], n_heads, n_kv_heads, qkv.shape()[1], qkv.shape()[1], d, d};
-  check(e, qkv, options);
-  Tensor y = tape.allocate({e.B, e.queries, n_heads * d}, qkv.dtype());
-  return dispatch(qkv.dtype(), [&]<class T>() {
-    const auto part = [=]<class U>(U* data, int64_t first_head) -> HeadsView<U> {
-      return {data + first_head * d, e.queries * width, d, width};
-    };
-    AttentionProblem<T> p = make_problem<T>(e, options);
-    const T* x = qkv.value().data<T>();
-    p.q = part(x, 0);
-    p.k = part(x, n_heads);
-    p.v = part(x, n_heads + n_kv_heads);
-    p.y = {y.data<T>(), e.queries * n_heads * d, d, n_heads * d};
-    forward(p, options, tape);
-    const Var bias = options.offset_bias;
-    const Var relative = options.relative_keys;
-    return tape.record("attention", y, {qkv, bias, relative}, [=](Tape& t, Var result) {
-      AttentionProblem<T> back = p;
-      back.dy = {t.gradient<T>(result), e.queries * n_heads * d, d, n_heads * d};
-      const GradientSink<T> dx = t.gradient_sink<T>(qkv);
-      if (dx) {
-        back.dq = part(dx.data, 0);
-        back.dk_out = part(dx.data, n_heads);
-        back.dv_out = part(dx.data, n_heads + n_kv_heads);
-        back.add_dq = back.add_dk = back.add_dv = dx.accumulate;
-      }
-      backward(back, bias, relative, t);
-    });
-  });
+  const int64_t d = qkv.shape()[2] / (n_heads + 2 * n_kv_heads);
+  return attention(Heads{qkv, 0, n_heads, d}, Heads{qkv, n_heads * d, n_kv_heads, d},
+                   Heads{qkv, (n_heads + n_kv_heads) * d, n_kv_heads, d}, options);
 }
 
 }  // namespace ropewalk

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "framework/ops/rope.h"
 #include "framework/tape.h"
@@ -30,10 +31,22 @@ struct AttentionOptions {
   double scale = 1.0;  ///< multiplies q . k (and q . a)
   AttentionMask mask;
   const RotaryTable* rotary =
-      nullptr;             ///< rotates q and k while they are packed; covers S positions; outlives the tape
-  Var offset_bias = {};    ///< [H, S + T - 1]: added to the scaled score of (i, j) at j - i + S - 1
-  Var relative_keys = {};  ///< [2c + 1, dk] (Shaw et al. 2018): a = row clip(j - i, -c, c) + c is added to k
+      nullptr;                 ///< rotates q and k while they are packed; covers S positions; outlives the tape
+  Var offset_bias = {};        ///< [H, n]: column j - i + offset_origin is added to the scaled score of (i, j)
+  int64_t offset_origin = -1;  ///< column of offset 0; -1: S - 1, and then n = S + T - 1
+  Var relative_keys = {};      ///< [2c + 1, dk] (Shaw et al. 2018): a = row clip(j - i, -c, c) + c is added to k
+  std::span<const int64_t> first_key = {};  ///< [B]: see below; empty: 0. Outlives the tape
+  std::span<const int64_t> key_end = {};    ///< [B]: likewise; empty: S
   AttentionStatistics* statistics = nullptr;
+};
+
+/// Heads side by side in the columns of x [B, rows, columns]: head h takes `width` columns from first + h width on.
+struct Heads {
+  Var x;
+  int64_t first = 0;
+  int64_t count = 1;
+  int64_t width = 0;
+  int64_t rows = -1;  ///< the first rows of x that there are, as in a cache with room for more; -1: all
 };
 
 /// Scaled dot-product attention as one op, in tiles, with an online softmax; memory O(T + S).
@@ -43,11 +56,19 @@ struct AttentionOptions {
 /// q [B, H, T, dk], k [B, G, S, dk], v [B, G, S, dv] -> [B, H, T, dv]; head h reads key/value head h / (H / G). A query
 /// that sees no key gives zeros and passes no gradient. What is masked does not matter, even NaN or infinity.
 ///
+/// Sequences of unequal length: those of sequence b are the keys from first_key[b] to key_end[b], and it is served as
+/// if there were no others: positions count from its first key, and queries before that give zeros. Without a causal
+/// mask, window, bias or rotation there may be more queries than keys.
+///
 /// Backward (Dao et al. 2022): p is computed again from the kept log-sum-exp L_i;
 ///   dv_j += sum_i p_ij dy_i      D_i = dy_i . y_i      ds_ij = p_ij (dy_i . v_j - D_i)
 ///   dq_i += scale sum_j ds_ij (k_j + a_ij)      dk_j += scale sum_i ds_ij q_i      dbias += ds, summed over equal
 ///   offsets
 Var attention(Var q, Var k, Var v, const AttentionOptions& options);
+
+/// The same on heads side by side: q of H heads, k and v of G -> [B, T, H dv]. Parts of one Var must not overlap where
+/// it takes a gradient.
+Var attention(const Heads& q, const Heads& k, const Heads& v, const AttentionOptions& options);
 
 /// The same on the output of one projection: qkv [B, T, (n_heads + 2 n_kv_heads) d_head], queries first, then keys,
 /// then values -> [B, T, n_heads d_head].

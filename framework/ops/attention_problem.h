@@ -31,13 +31,16 @@ struct KeyRange {
 template <class T>
 struct AttentionProblem {
   int64_t B = 0, H = 0, G = 0, queries = 0, keys = 0, dk = 0, dv = 0;
+  int64_t first_position = 0;  ///< where query 0 stands among the keys
   HeadsView<const T> q, k, v;
   HeadsView<T> y;
-  T* lse = nullptr;  ///< [B, H, queries]; +infinity for a query that sees nothing
+  T* lse = nullptr;        ///< row (b, h) at (b H + h) lse_stride; +infinity for a query that sees nothing
+  int64_t lse_stride = 0;  ///< queries of the whole call
   T scale = 1;
   AttentionMask mask;
   const RotaryTable* rotary = nullptr;
-  const T* offset_bias = nullptr;
+  const T* offset_bias = nullptr;  ///< row h at h bias_stride, from the offset of the last query to key 0 on
+  int64_t bias_stride = 0;
   const T* relative_keys = nullptr;
   int64_t clip = 0;
   AttentionStatistics* statistics = nullptr;
@@ -49,9 +52,51 @@ struct AttentionProblem {
   T* d_offset_bias = nullptr;
   T* d_relative_keys = nullptr;
 
+  // Of the whole call only: which keys belong to sequence b, from first_key[b] to key_end[b]; null: all.
+  const int64_t* first_key = nullptr;
+  const int64_t* key_end = nullptr;
+
   int64_t offsets() const { return queries + keys - 1; }
+  /// Column of offset j - i among offsets().
+  int64_t offset_column(int64_t i, int64_t j) const { return j - i + position(queries - 1); }
   int64_t relative_rows() const { return 2 * clip + 1; }
-  int64_t position(int64_t t) const { return keys - queries + t; }
+  int64_t position(int64_t t) const { return first_position + t; }
+  KeyRange keys_of(int64_t b) const {
+    return {first_key != nullptr ? first_key[b] : 0, key_end != nullptr ? key_end[b] : keys};
+  }
+  /// Leading queries of sequence b that stand before its first key and are no tokens of it.
+  int64_t skipped_queries(int64_t b) const {
+    return first_key == nullptr ? 0 : std::clamp<int64_t>(first_key[b] - first_position, 0, queries);
+  }
+
+  /// Sequence b alone, its own keys counted from 0.
+  AttentionProblem sequence(int64_t b) const {
+    AttentionProblem one = *this;
+    const auto [begin, end] = keys_of(b);
+    const int64_t skipped = skipped_queries(b);
+    const auto rows_from = [&](auto view, int64_t row) {
+      if (view) view.data += b * view.batch_stride + row * view.row_stride;
+      return view;
+    };
+    one.B = 1;
+    one.first_key = one.key_end = nullptr;
+    one.keys = end - begin;
+    one.queries = queries - skipped;
+    one.first_position = first_position + skipped - begin;
+    one.q = rows_from(q, skipped);
+    one.y = rows_from(y, skipped);
+    one.dy = rows_from(dy, skipped);
+    one.dq = rows_from(dq, skipped);
+    one.k = rows_from(k, begin);
+    one.v = rows_from(v, begin);
+    one.dk_out = rows_from(dk_out, begin);
+    one.dv_out = rows_from(dv_out, begin);
+    one.lse = lse + b * H * lse_stride + skipped;
+    // The offset of the last query to the sequence's first key is less far from 0.
+    if (offset_bias != nullptr) one.offset_bias += begin;
+    if (d_offset_bias != nullptr) one.d_offset_bias += begin;
+    return one;
+  }
 
   /// The keys that the query at position i sees, those of the global tokens left out unless they are adjacent.
   KeyRange local_keys(int64_t i) const {

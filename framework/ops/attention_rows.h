@@ -20,7 +20,7 @@ struct AttentionRows {
       if (p.relative_keys != nullptr) key += p.relative_keys[relative_row(i, j) * p.dk + c];
       sum += w.q[t * w.dk_pad + c] * key;
     }
-    return bias != nullptr ? sum + bias[j - i + p.keys - 1] : sum;
+    return bias != nullptr ? sum + bias[p.offset_column(i, j)] : sum;
   }
 
   int64_t relative_row(int64_t i, int64_t j) const { return std::clamp(j - i, -p.clip, p.clip) + p.clip; }
@@ -66,7 +66,7 @@ struct AttentionRows {
         w.dv[j * w.dv_pad + c] += probability * w.dy[t * w.dv_pad + c];
       }
       const T ds = probability * (dp - delta);
-      if (d_bias != nullptr) d_bias[j - i + p.keys - 1] += ds;
+      if (d_bias != nullptr) d_bias[p.offset_column(i, j)] += ds;
       for (int64_t c = 0; c < p.dk; ++c) {
         dq[c] += ds * w.k[j * w.dk_pad + c];
         w.dk[j * w.dk_pad + c] += ds * w.q[t * w.dk_pad + c];

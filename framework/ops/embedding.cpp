@@ -48,31 +48,49 @@ Var embedding(const int32_t* ids, const Shape& ids_shape, Var weight, double sca
   });
 }
 
-Var add_positions(Var x, Var table, int64_t start) {
+Var add_positions(Var x, Var table, const TokenPlaces& places) {
   check_shape("add_positions: x", x.shape(), {-1, -1, -1});
   const int64_t sequences = x.shape()[0];
   const int64_t length = x.shape()[1];
   const int64_t width = x.shape()[2];
   check_shape("add_positions: table", table.shape(), {-1, width});
   check_same_dtype("add_positions", x, table);
-  require(start >= 0 && start <= table.shape()[0] - length,
-          "add_positions: positions {} to {} are wanted of a table of {}; a longer table or shorter sequences would do",
-          start, start + length - 1, table.shape()[0]);
+  require(places.first_token.empty() || static_cast<int64_t>(places.first_token.size()) == sequences,
+          "add_positions: first_token has {} entries for {} sequences", places.first_token.size(), sequences);
+  const auto first_of = [=](int64_t b) {
+    return places.first_token.empty() ? int64_t{0} : places.first_token[static_cast<std::size_t>(b)];
+  };
+  for (int64_t b = 0; b < sequences; ++b) {
+    const int64_t last = places.start + length - 1 - first_of(b);
+    require(
+        places.start >= 0 && first_of(b) >= 0 && last < table.shape()[0],
+        "add_positions: positions {} to {} are wanted of a table of {}; a longer table or shorter sequences would do",
+        places.start - first_of(b), last, table.shape()[0]);
+  }
   Tape& tape = *x.tape;
   const int64_t n = length * width;
+  // For each sequence: where its tokens begin in it, and the first row of the table that they take.
+  const auto for_sequences = [=](auto&& f) {
+    for (int64_t b = 0; b < sequences; ++b) {
+      const int64_t padding = std::clamp<int64_t>(first_of(b) - places.start, 0, length);
+      f(b * n, padding * width, (places.start + padding - first_of(b)) * width);
+    }
+  };
   const Tensor y = tape.allocate(x.shape(), x.dtype());
   return dispatch(x.dtype(), [&]<class T>() {
-    const T* rows = table.value().data<T>() + start * width;
-    for (int64_t b = 0; b < sequences; ++b) {
-      add_scaled(n, T(1), x.value().data<T>() + b * n, rows, y.data<T>() + b * n);
-    }
+    const T* from = x.value().data<T>();
+    const T* rows = table.value().data<T>();
+    for_sequences([&](int64_t at, int64_t padding, int64_t row) {
+      std::copy_n(from + at, padding, y.data<T>() + at);
+      add_scaled(n - padding, T(1), from + at + padding, rows + row, y.data<T>() + at + padding);
+    });
     return tape.record("add_positions", y, {x, table}, [=](Tape& t, Var result) {
       const T* dy = t.gradient<T>(result);
       if (const GradientSink<T> dx = t.gradient_sink<T>(x)) scale_into(sequences * n, T(1), dy, dx);
       if (T* dtable = t.gradient_accumulator<T>(table)) {
-        for (int64_t b = 0; b < sequences; ++b) {
-          scale_into(n, T(1), dy + b * n, GradientSink<T>{dtable + start * width, true});
-        }
+        for_sequences([&](int64_t at, int64_t padding, int64_t row) {
+          scale_into(n - padding, T(1), dy + at + padding, GradientSink<T>{dtable + row, true});
+        });
       }
     });
   });

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "framework/tape.h"
 
@@ -13,10 +14,17 @@ namespace ropewalk {
 /// weight may serve elsewhere too (a tied head).
 Var embedding(const int32_t* ids, const Shape& ids_shape, Var weight, double scale = 1.0);
 
-/// y [B, T, D] = x + rows start .. start + T - 1 of table [L, D], learned or constant, added to every sequence. Rows
-/// beyond the table are an Error.
+/// Where T tokens of B sequences stand: token t of sequence b at position start + t - first_token[b]. Before position 0
+/// is padding, which is no token.
+struct TokenPlaces {
+  int64_t start = 0;
+  std::span<const int64_t> first_token = {};  ///< [B]; empty: 0. Outlives the tape
+};
+
+/// y [B, T, D] = x + rows of table [L, D], learned or constant, at the positions of the tokens; padding gets none. A
+/// position beyond the table is an Error.
 ///
-/// Backward: dx += dy        dtable[start + t] += sum over sequences of dy[:, t]
-Var add_positions(Var x, Var table, int64_t start);
+/// Backward: dx += dy        dtable[position] += sum over sequences of dy there
+Var add_positions(Var x, Var table, const TokenPlaces& places = {});
 
 }  // namespace ropewalk

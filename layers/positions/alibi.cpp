@@ -38,6 +38,7 @@ class Alibi : public PositionScheme {
   }
   void bias(Tape& tape, int64_t, AttentionOptions& options) const override {
     options.offset_bias = tape.constant(bias_);
+    options.offset_origin = (bias_.shape[1] - 1) / 2;
   }
 
  private:

@@ -19,6 +19,7 @@ class Kerple : public PositionScheme {
   void bias(Tape& tape, int64_t block, AttentionOptions& options) const override {
     const auto b = static_cast<std::size_t>(block);
     options.offset_bias = kerple_bias(tape.parameter(amplitude_[b]), tape.parameter(rate_[b]), 2 * length_ - 1);
+    options.offset_origin = length_ - 1;
   }
 
  private:

@@ -23,7 +23,9 @@ class Learned : public PositionScheme {
     require(length <= max_length_, "a sequence of {} positions for a learned table of {} (position.max_length)", length,
             max_length_);
   }
-  Var embed(Var x) const override { return add_positions(x, x.tape->parameter(table_), 0); }
+  Var embed(Var x, const TokenPlaces& places) const override {
+    return add_positions(x, x.tape->parameter(table_), places);
+  }
   int64_t greatest_length() const override { return max_length_; }
 
  private:

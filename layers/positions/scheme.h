@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "framework/ops/attention.h"
+#include "framework/ops/embedding.h"
 #include "framework/tape.h"
 #include "layers/config.h"
 #include "layers/declare.h"
@@ -35,11 +36,11 @@ class PositionScheme {
   virtual void declare(const Declarations&) {}
   virtual void declare_in_block(const Declarations&, const std::string& prefix) { (void)prefix; }
 
-  /// Tables for passes of exactly `length` positions.
+  /// Tables for passes of exactly `length` positions, those of a cache among them.
   virtual void prepare(int64_t length) { (void)length; }
 
   /// Hook 1: adds positions to the embedded tokens x [B, T, d_model].
-  virtual Var embed(Var x) const { return x; }
+  virtual Var embed(Var x, const TokenPlaces& places) const { return (void)places, x; }
   /// Hook 2: the table by which attention rotates queries and keys, or null.
   virtual const RotaryTable* rotation() const { return nullptr; }
   /// Hook 3: sets options.offset_bias or options.relative_keys for one block.

@@ -34,7 +34,9 @@ class Sinusoidal : public PositionScheme {
     if (table_.shape.rank() == 0 || table_.shape[0] < length)
       table_ = sinusoidal_table(length, d_model_, base_, dtype_);
   }
-  Var embed(Var x) const override { return add_positions(x, x.tape->constant(table_), 0); }
+  Var embed(Var x, const TokenPlaces& places) const override {
+    return add_positions(x, x.tape->constant(table_), places);
+  }
 
  private:
   double base_;

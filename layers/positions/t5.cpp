@@ -50,6 +50,7 @@ class T5 : public PositionScheme {
   }
   void bias(Tape& tape, int64_t, AttentionOptions& options) const override {
     options.offset_bias = bucket_bias(tape.parameter(table_), bucket_of_offset_);
+    options.offset_origin = static_cast<int64_t>(bucket_of_offset_.size()) / 2;
   }
 
  private:

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -58,6 +59,13 @@ inline std::vector<int32_t> some_tokens(int64_t count, uint32_t salt = 0) {
   return out;
 }
 
+/// A copy that outlives the tape.
+inline Tensor copy_of(const Tensor& x) {
+  Tensor out = Tensor::zeros(x.shape, x.dtype);
+  std::memcpy(out.bytes, x.bytes, x.size_bytes());
+  return out;
+}
+
 /// The logits [sequences, length, vocab] of one pass.
 inline Tensor logits_of(const Transformer& model, const std::vector<int32_t>& tokens, int64_t sequences,
                         Mode mode = Mode::inference, const DropoutKey& dropout = {}) {
@@ -68,10 +76,7 @@ inline Tensor logits_of(const Transformer& model, const std::vector<int32_t>& to
                    .sequences = sequences,
                    .length = static_cast<int64_t>(tokens.size()) / sequences,
                    .dropout = dropout};
-  const Tensor& result = model.logits(pass, tokens.data()).value();
-  Tensor out = Tensor::zeros(result.shape, result.dtype);
-  for (int64_t i = 0; i < out.elements(); ++i) out.set(i, result.at(i));
-  return out;
+  return copy_of(model.logits(pass, tokens.data()).value());
 }
 
 /// The mean loss of one pass; `gradients` receives those of the parameters.

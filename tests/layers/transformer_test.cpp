@@ -3,112 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <functional>
-#include <ostream>
 
 #include <gtest/gtest.h>
 
-#include "tests/layers/small_model.h"
+#include "tests/layers/combinations.h"
 
 namespace ropewalk::testing {
 namespace {
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.shape == b.shape && std::memcmp(a.bytes, b.bytes, a.size_bytes()) == 0;
-}
-
-/// Whether the logits of token t of the only sequence are the same in every bit.
-bool same_row(const Tensor& a, const Tensor& b, int64_t t) {
-  const int64_t v = a.shape[-1];
-  return std::memcmp(a.data<double>() + t * v, b.data<double>() + t * v, static_cast<std::size_t>(v) * 8) == 0;
-}
-
-double greatest_difference(const Tensor& a, const Tensor& b, int64_t offset_in_b = 0) {
-  double worst = 0;
-  for (int64_t i = 0; i < a.elements(); ++i) worst = std::max(worst, std::abs(a.at(i) - b.at(offset_in_b + i)));
-  return worst;
-}
-
-/// Greatest error of the loss gradient in some elements of every parameter and along a random direction, against
-/// central differences, over the greatest element of the gradient.
-double loss_gradient_error(const Transformer& model, int64_t length) {
-  const ParameterSet& parameters = model.parameters();
-  const std::vector<int32_t> tokens = some_tokens(2 * length);
-  std::vector<int32_t> targets = some_tokens(2 * length, 1);
-  targets[1] = kIgnoredTarget;
-  GradientBuffer gradients(parameters);
-  loss_of(model, tokens, targets, 2, &gradients);
-  const Tensor& values = parameters.flat_values();
-  const auto difference = [&](const std::function<void(double)>& move) {
-    constexpr double h = 2e-4;
-    const auto at = [&](double x) {
-      move(x);
-      const double loss = loss_of(model, tokens, targets, 2);
-      move(0);
-      return loss;
-    };
-    return (45 * (at(h) - at(-h)) - 9 * (at(2 * h) - at(-2 * h)) + (at(3 * h) - at(-3 * h))) / (60 * h);
-  };
-  double worst = 0;
-  double largest = 0;
-  const auto compare = [&](double analytic, double numeric) {
-    const double error = std::abs(analytic - numeric);
-    worst = std::isnan(error) ? INFINITY : std::max(worst, error);
-  };
-  double along = 0;
-  std::vector<double> direction(static_cast<std::size_t>(parameters.flat_elements()), 0.0);
-  for (int32_t p = 0; p < static_cast<int32_t>(parameters.size()); ++p) {
-    const Parameter& parameter = parameters[p];
-    const Tensor gradient = parameters.view(gradients.flat(), p);
-    for (int64_t i = 0; i < gradient.elements(); ++i) {
-      const double d = random_normal({.seed = 3, .a = static_cast<uint32_t>(p)}, static_cast<uint64_t>(i)) / 16;
-      direction[static_cast<std::size_t>(parameter.offset + i)] = d;
-      along += d * gradient.at(i);
-      largest = std::max(largest, std::abs(gradient.at(i)));
-    }
-    for (uint64_t n = 0; n < 2; ++n) {
-      const double u = random_uniform({.seed = 4, .a = static_cast<uint32_t>(p)}, n);
-      const auto element = static_cast<int64_t>(u * static_cast<double>(gradient.elements()));
-      const double x = values.at(parameter.offset + element);
-      compare(gradient.at(element), difference([&](double step) { values.set(parameter.offset + element, x + step); }));
-    }
-  }
-  std::vector<double> start;
-  for (int64_t i = 0; i < values.elements(); ++i) start.push_back(values.at(i));
-  compare(along, difference([&](double step) {
-            for (std::size_t i = 0; i < start.size(); ++i) {
-              values.set(static_cast<int64_t>(i), start[i] + step * direction[i]);
-            }
-          }));
-  return worst / largest;
-}
-
-struct Combination {
-  std::string encoding;
-  NormPlacement placement = NormPlacement::pre;
-  Norm norm = Norm::layernorm;
-
-  ArchitectureConfig architecture() const {
-    ArchitectureConfig config = small_architecture(encoding);
-    config.model.norm_placement = placement;
-    config.model.norm = norm;
-    return config;
-  }
-};
-
-std::ostream& operator<<(std::ostream& out, const Combination& c) {
-  return out << c.encoding << "_" << name_in(kNormPlacementNames, c.placement) << "_" << name_in(kNormNames, c.norm);
-}
-
-std::vector<Combination> combinations() {
-  std::vector<Combination> out;
-  for (const PositionSchemeInfo& info : position_scheme_infos()) {
-    for (const auto& [placement, placement_name] : kNormPlacementNames) {
-      for (const auto& [norm, norm_name] : kNormNames) out.push_back({info.name, placement, norm});
-    }
-  }
-  return out;
-}
 
 class EveryTransformerTest : public ::testing::TestWithParam<Combination> {};
 
@@ -198,7 +99,7 @@ TEST_P(EveryTransformerTest, DropoutFollowsTheSequenceNotTheBatch) {
   EXPECT_TRUE(same_bits(logits_of(*model, tokens, 4, Mode::inference, key), logits_of(*model, tokens, 4)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Grid, EveryTransformerTest, ::testing::ValuesIn(combinations()),
+INSTANTIATE_TEST_SUITE_P(Grid, EveryTransformerTest, ::testing::ValuesIn(norm_combinations()),
                          [](const auto& info) { return ::testing::PrintToString(info.param); });
 
 TEST(TransformerTest, EveryActivationAndRotaryOptionHasRightGradients) {

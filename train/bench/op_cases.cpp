@@ -251,7 +251,7 @@ std::vector<OpCase> op_cases(const Config& config) {
       {.op = "add_positions",
        .shape = hidden.to_string(),
        .inputs = {s.random(hidden), s.random({s.T, s.D})},
-       .run = [](Tape&, In x) { return add_positions(x[0], x[1], 0); },
+       .run = [](Tape&, In x) { return add_positions(x[0], x[1]); },
        .forward_bytes = s.bytes(2 * ND + s.T * s.D),
        .backward_bytes = s.bytes(2 * ND + s.T * s.D)},
       {.op = "last_rows",

@@ -751,6 +751,166 @@ std::string message_of(const std::function<void()>& f) {
   return "";
 }
 
+double greatest_difference(const Tensor& a, const Tensor& b) {
+  EXPECT_EQ(a.elements(), b.elements());
+  double worst = 0;
+  for (int64_t i = 0; i < a.elements(); ++i) worst = std::max(worst, std::abs(a.at(i) - b.at(i)));
+  return worst;
+}
+
+/// Rows [begin, end) of the positions of sequence b of x [B, H, T, d].
+Tensor rows_of_sequence(const Tensor& x, int64_t b, int64_t begin, int64_t end) {
+  const int64_t heads = x.shape[1];
+  const int64_t d = x.shape[3];
+  Tensor out = Tensor::zeros({1, heads, end - begin, d}, x.dtype);
+  for (int64_t h = 0; h < heads; ++h) {
+    for (int64_t i = 0; i < (end - begin) * d; ++i) {
+      out.set(h * (end - begin) * d + i, x.at(((b * heads + h) * x.shape[2] + begin) * d + i));
+    }
+  }
+  return out;
+}
+
+TEST(AttentionTest, ASequenceAmongLongerOnesIsServedAsIfAlone) {
+  constexpr int64_t kKeys = 150;
+  const std::vector<int64_t> first_key = {0, 70, 149, 40, 9};
+  const std::vector<int64_t> key_end = {150, 150, 150, 131, 9};  // the last has no key at all
+  for (const AttentionMask& mask :
+       {AttentionMask{}, AttentionMask{.window_radius = 5, .global_tokens = 2}, AttentionMask{.causal = false}}) {
+    for (const int64_t queries : {kKeys, int64_t{3}}) {
+      if (queries < kKeys && !mask.causal) continue;
+      SCOPED_TRACE(::testing::Message() << queries << " queries, causal " << mask.causal << ", window "
+                                        << mask.window_radius);
+      const RotaryTable rotary =
+          make_rotary_table(std::vector<double>{1.0, 0.3}, 1.1, 0, kKeys, RopePairing::split_half, DType::f64);
+      const auto options = [&](Var bias, int64_t origin, Var relative) {
+        return AttentionOptions{.scale = 0.4,
+                                .mask = mask,
+                                .rotary = &rotary,
+                                .offset_bias = bias,
+                                .offset_origin = origin,
+                                .relative_keys = relative};
+      };
+      const std::vector<Tensor> in = {
+          random_tensor({5, 4, queries, 6}, DType::f64, 1), random_tensor({5, 2, kKeys, 6}, DType::f64, 2),
+          random_tensor({5, 2, kKeys, 5}, DType::f64, 3), random_tensor({4, 2 * kKeys + 7}, DType::f64, 4),
+          random_tensor({5, 6}, DType::f64, 5)};
+      const int64_t origin = kKeys + 2;
+      const Tensor dy = random_tensor({5, 4, queries, 5}, DType::f64, 6);
+      const Gradients together = run_under(
+          [&](Tape&, const std::vector<Var>& x) {
+            AttentionOptions o = options(x[3], origin, x[4]);
+            o.first_key = first_key;
+            o.key_end = key_end;
+            return attention(x[0], x[1], x[2], o);
+          },
+          in, dy);
+      Tensor d_bias = Tensor::zeros(in[3].shape, DType::f64);
+      Tensor d_relative = Tensor::zeros(in[4].shape, DType::f64);
+      for (int64_t b = 0; b < 5; ++b) {
+        SCOPED_TRACE(b);
+        const int64_t begin = first_key[static_cast<std::size_t>(b)];
+        const int64_t end = key_end[static_cast<std::size_t>(b)];
+        const int64_t skipped = std::max<int64_t>(0, begin - (kKeys - queries));
+        const int64_t last = mask.causal ? std::min(queries, end - (kKeys - queries)) : queries;
+        // Queries beyond the end are compared where they have keys of their own: not at all under a causal mask.
+        const int64_t shown = std::max(skipped, std::min(last, end - (kKeys - queries)));
+        if (end > begin) {
+          const Gradients alone = run_under(
+              [&](Tape&, const std::vector<Var>& x) {
+                return attention(x[0], x[1], x[2], options(x[3], origin, x[4]));
+              },
+              {rows_of_sequence(in[0], b, skipped, shown), rows_of_sequence(in[1], b, begin, end),
+               rows_of_sequence(in[2], b, begin, end), in[3], in[4]},
+              rows_of_sequence(dy, b, skipped, shown));
+          EXPECT_LT(greatest_difference(alone.value, rows_of_sequence(together.value, b, skipped, shown)), 1e-13);
+          if (end == kKeys) {
+            EXPECT_LT(greatest_difference(alone.inputs[0], rows_of_sequence(together.inputs[0], b, skipped, shown)),
+                      1e-13);
+            EXPECT_LT(greatest_difference(alone.inputs[1], rows_of_sequence(together.inputs[1], b, begin, end)), 1e-13);
+            EXPECT_LT(greatest_difference(alone.inputs[2], rows_of_sequence(together.inputs[2], b, begin, end)), 1e-13);
+          }
+        }
+        const auto all_zero = [&](const Tensor& x, int64_t from, int64_t to) {
+          const Tensor rows = rows_of_sequence(x, b, from, to);
+          for (int64_t i = 0; i < rows.elements(); ++i) {
+            if (rows.at(i) != 0) return false;
+          }
+          return true;
+        };
+        const int64_t silent = end > begin ? skipped : queries;
+        EXPECT_TRUE(all_zero(together.value, 0, silent));
+        EXPECT_TRUE(all_zero(together.inputs[0], 0, silent));
+        for (const std::size_t operand : {1U, 2U}) {
+          EXPECT_TRUE(all_zero(together.inputs[operand], 0, begin));
+          EXPECT_TRUE(all_zero(together.inputs[operand], end, kKeys));
+        }
+      }
+    }
+  }
+}
+
+TEST(AttentionTest, GradientsOfSequencesOfUnequalLengthMatchDifferences) {
+  const std::vector<int64_t> first_key = {2, 0, 3};
+  const std::vector<int64_t> key_end = {7, 4, 3};
+  for (const bool causal : {true, false}) {
+    const Function f = [&](Tape&, const std::vector<Var>& in) {
+      return attention_packed(in[0], 2, 1,
+                              {.scale = 0.6,
+                               .mask = {.causal = causal},
+                               .offset_bias = in[1],
+                               .relative_keys = in[2],
+                               .first_key = first_key,
+                               .key_end = key_end});
+    };
+    EXPECT_LT(gradient_error(f, {random_tensor({3, 7, 12}, DType::f64, 1), random_tensor({2, 13}, DType::f64, 2),
+                                 random_tensor({3, 3}, DType::f64, 3)}),
+              2e-9);
+  }
+}
+
+TEST(AttentionTest, ManyQueriesMayReadFewKeysWhereNoPositionMatters) {
+  const std::vector<int64_t> key_end = {3, 1};
+  const Function f = [&](Tape&, const std::vector<Var>& in) {
+    return attention(Heads{in[0], 0, 2, 3}, Heads{in[1], 0, 2, 3}, Heads{in[1], 6, 2, 2},
+                     {.scale = 0.6, .mask = {.causal = false}, .key_end = key_end});
+  };
+  const std::vector<Tensor> in = {random_tensor({2, 9, 6}, DType::f64, 1), random_tensor({2, 4, 10}, DType::f64, 2)};
+  EXPECT_LT(gradient_error(f, in), 2e-9);
+  // A single key is all that a query of the second sequence gets.
+  const Tensor y = run_under(f, in, random_tensor({2, 9, 4}, DType::f64, 3)).value;
+  for (int64_t t = 0; t < 9; ++t) {
+    for (int64_t c = 0; c < 4; ++c) EXPECT_DOUBLE_EQ(y.at((9 + t) * 4 + c), in[1].at(4 * 10 + 6 + c));
+  }
+  Workspace workspace;
+  Tape tape(workspace, Mode::inference);
+  const Heads q{tape.constant(in[0]), 0, 2, 3};
+  const Heads k{tape.constant(in[1]), 0, 2, 3};
+  EXPECT_THROW(attention(q, k, k, {}), Error);
+  EXPECT_THROW(attention(q, k, k, {.mask = {.causal = false, .window_radius = 2}}), Error);
+}
+
+TEST(AttentionTest, RefusesHeadsAndSequencesThatDoNotFit) {
+  Workspace workspace;
+  Tape tape(workspace, Mode::inference);
+  const Var x = tape.constant(random_tensor({2, 4, 12}, DType::f64, 1));
+  const Heads whole{x, 0, 2, 3};
+  EXPECT_NO_THROW(attention(whole, whole, Heads{x, 6, 2, 3}, {}));
+  EXPECT_THROW(attention(whole, whole, Heads{x, 7, 2, 3}, {}), Error);
+  EXPECT_THROW(attention(whole, whole, Heads{x, 6, 1, 3}, {}), Error);
+  EXPECT_THROW(attention(whole, Heads{x, 0, 2, 4}, whole, {}), Error);
+  EXPECT_THROW(attention(whole, Heads{x, 0, 2, 3, 5}, whole, {}), Error);
+  EXPECT_THROW(attention(whole, Heads{x, 0, 2, 3, 4}, Heads{x, 0, 2, 3, 3}, {}), Error);
+  const auto refuses = [&](std::vector<int64_t> first_key, std::vector<int64_t> key_end) {
+    EXPECT_THROW(attention(whole, whole, whole, {.first_key = first_key, .key_end = key_end}), Error);
+  };
+  refuses({1}, {});
+  refuses({}, {4, 4, 4});
+  refuses({0, -1}, {});
+  refuses({0, 3}, {4, 2});
+  refuses({}, {5, 4});
+}
+
 TEST(AttentionTest, RefusesOperandsThatDoNotFit) {
   Workspace workspace;
   Tape tape(workspace, Mode::inference);

@@ -15,7 +15,7 @@ Var embed(Tape&, const std::vector<Var>& in) {
   return embedding(kIds, {2, 3}, in[0], 1.5);
 }
 Var positions_from_2(Tape&, const std::vector<Var>& in) {
-  return add_positions(in[0], in[1], 2);
+  return add_positions(in[0], in[1], {.start = 2});
 }
 
 TEST(EmbeddingTest, PicksScaledRowsAndAddsTheirGradients) {
@@ -63,9 +63,9 @@ TEST(AddPositionsTest, RefusesPositionsBeyondTheTable) {
   Tape tape(workspace, Mode::train);
   const Var x = tape.leaf(random_tensor({2, 3, 7}, DType::f64, 1));
   const Var table = tape.constant(random_tensor({4, 7}, DType::f64, 1));
-  EXPECT_NO_THROW(add_positions(x, table, 1));
-  EXPECT_THROW(add_positions(x, table, 2), Error);
-  EXPECT_THROW(add_positions(x, table, -1), Error);
+  EXPECT_NO_THROW(add_positions(x, table, {.start = 1}));
+  EXPECT_THROW(add_positions(x, table, {.start = 2}), Error);
+  EXPECT_THROW(add_positions(x, table, {.start = -1}), Error);
 }
 
 }  // namespace

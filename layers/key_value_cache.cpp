@@ -1,0 +1,62 @@
+#include "layers/key_value_cache.h"
+
+#include <cstring>
+
+#include "framework/error.h"
+
+namespace ropewalk {
+
+KeyValueCache::KeyValueCache(int64_t n_layers, std::span<const int64_t> columns, int64_t sequences, int64_t capacity,
+                             DType dtype, std::vector<int64_t> padding)
+    : tables_a_layer_(static_cast<int64_t>(columns.size())), sequences_(sequences), capacity_(capacity) {
+  require(sequences >= 1 && capacity >= 1, "a cache of {} sequences of {} tokens; both must be at least 1", sequences,
+          capacity);
+  for (int64_t layer = 0; layer < n_layers; ++layer) {
+    for (const int64_t width : columns) tables_.push_back(Tensor::zeros({sequences, capacity, width}, dtype));
+  }
+  clear(std::move(padding));
+}
+
+void KeyValueCache::clear(std::vector<int64_t> padding) {
+  require(padding.empty() || static_cast<int64_t>(padding.size()) == sequences_,
+          "the padding of {} sequences for a cache of {}", padding.size(), sequences_);
+  for (const int64_t places : padding) {
+    require(places >= 0 && places <= capacity_, "a padding of {} places in a cache of {}", places, capacity_);
+  }
+  padding_ = std::move(padding);
+  length_ = 0;
+}
+
+int64_t KeyValueCache::bytes() const {
+  int64_t total = 0;
+  for (const Tensor& table : tables_) total += static_cast<int64_t>(table.size_bytes());
+  return total;
+}
+
+Tensor& KeyValueCache::table(int64_t layer, int64_t table) {
+  return tables_[static_cast<std::size_t>(layer * tables_a_layer_ + table)];
+}
+
+Heads KeyValueCache::append(int64_t layer, int64_t table, const Heads& heads) {
+  Tensor& to = this->table(layer, table);
+  const Shape& shape = heads.x.shape();
+  const int64_t columns = heads.count * heads.width;
+  const int64_t rows = shape[1];
+  require(shape[0] == sequences_ && to.shape[2] == columns,
+          "a cache of {} sequences and {} columns is given {} sequences and {} columns", sequences_, to.shape[2],
+          shape[0], columns);
+  require(length_ + rows <= capacity_, "a cache of {} tokens is full: {} are in it and {} more come", capacity_,
+          length_, rows);
+  dispatch(to.dtype, [&]<class T>() {
+    const T* from = heads.x.value().data<T>() + heads.first;
+    for (int64_t b = 0; b < sequences_; ++b) {
+      T* out = to.data<T>() + (b * capacity_ + length_) * columns;
+      for (int64_t t = 0; t < rows; ++t, from += shape[2], out += columns) {
+        std::memcpy(out, from, static_cast<std::size_t>(columns) * sizeof(T));
+      }
+    }
+  });
+  return {heads.x.tape->constant(to), 0, heads.count, heads.width, length_ + rows};
+}
+
+}  // namespace ropewalk

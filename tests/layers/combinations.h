@@ -1,0 +1,146 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "tests/layers/small_model.h"
+
+namespace ropewalk::testing {
+
+inline bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.shape == b.shape && std::memcmp(a.bytes, b.bytes, a.size_bytes()) == 0;
+}
+
+/// Whether the logits of token t of the only sequence are the same in every bit.
+inline bool same_row(const Tensor& a, const Tensor& b, int64_t t) {
+  const int64_t v = a.shape[-1];
+  return std::memcmp(a.data<double>() + t * v, b.data<double>() + t * v, static_cast<std::size_t>(v) * 8) == 0;
+}
+
+inline double greatest_difference(const Tensor& a, const Tensor& b, int64_t offset_in_b = 0) {
+  double worst = 0;
+  for (int64_t i = 0; i < a.elements(); ++i) worst = std::max(worst, std::abs(a.at(i) - b.at(offset_in_b + i)));
+  return worst;
+}
+
+/// Greatest error of the loss gradient in some elements of every parameter and along a random direction, against
+/// central differences, over the greatest element of the gradient.
+inline double loss_gradient_error(const Transformer& model, int64_t length) {
+  const ParameterSet& parameters = model.parameters();
+  const std::vector<int32_t> tokens = some_tokens(2 * length);
+  std::vector<int32_t> targets = some_tokens(2 * length, 1);
+  targets[1] = kIgnoredTarget;
+  GradientBuffer gradients(parameters);
+  loss_of(model, tokens, targets, 2, &gradients);
+  const Tensor& values = parameters.flat_values();
+  const auto difference = [&](const std::function<void(double)>& move) {
+    constexpr double h = 2e-4;
+    const auto at = [&](double x) {
+      move(x);
+      const double loss = loss_of(model, tokens, targets, 2);
+      move(0);
+      return loss;
+    };
+    return (45 * (at(h) - at(-h)) - 9 * (at(2 * h) - at(-2 * h)) + (at(3 * h) - at(-3 * h))) / (60 * h);
+  };
+  double worst = 0;
+  double largest = 0;
+  const auto compare = [&](double analytic, double numeric) {
+    const double error = std::abs(analytic - numeric);
+    worst = std::isnan(error) ? INFINITY : std::max(worst, error);
+  };
+  double along = 0;
+  std::vector<double> direction(static_cast<std::size_t>(parameters.flat_elements()), 0.0);
+  for (int32_t p = 0; p < static_cast<int32_t>(parameters.size()); ++p) {
+    const Parameter& parameter = parameters[p];
+    const Tensor gradient = parameters.view(gradients.flat(), p);
+    for (int64_t i = 0; i < gradient.elements(); ++i) {
+      const double d = random_normal({.seed = 3, .a = static_cast<uint32_t>(p)}, static_cast<uint64_t>(i)) / 16;
+      direction[static_cast<std::size_t>(parameter.offset + i)] = d;
+      along += d * gradient.at(i);
+      largest = std::max(largest, std::abs(gradient.at(i)));
+    }
+    for (uint64_t n = 0; n < 2; ++n) {
+      const double u = random_uniform({.seed = 4, .a = static_cast<uint32_t>(p)}, n);
+      const auto element = static_cast<int64_t>(u * static_cast<double>(gradient.elements()));
+      const double x = values.at(parameter.offset + element);
+      compare(gradient.at(element), difference([&](double step) { values.set(parameter.offset + element, x + step); }));
+    }
+  }
+  std::vector<double> start;
+  for (int64_t i = 0; i < values.elements(); ++i) start.push_back(values.at(i));
+  compare(along, difference([&](double step) {
+            for (std::size_t i = 0; i < start.size(); ++i) {
+              values.set(static_cast<int64_t>(i), start[i] + step * direction[i]);
+            }
+          }));
+  return worst / largest;
+}
+
+/// Heads of queries over those of keys and values.
+enum class Sharing : uint8_t { mha, gqa, mqa };
+inline constexpr NameTable<Sharing, 3> kSharingNames{
+    {{Sharing::mha, "mha"}, {Sharing::gqa, "gqa"}, {Sharing::mqa, "mqa"}}};
+
+enum class Pattern : uint8_t { full, window, longformer };
+inline constexpr NameTable<Pattern, 3> kPatternNames{
+    {{Pattern::full, "full"}, {Pattern::window, "window"}, {Pattern::longformer, "longformer"}}};
+
+/// A model of every encoding, kind of attention, pattern of visible keys and placement of norms.
+struct Combination {
+  std::string encoding;
+  NormPlacement placement = NormPlacement::pre;
+  Norm norm = Norm::layernorm;
+  Sharing sharing = Sharing::mha;
+  Pattern pattern = Pattern::full;
+
+  ArchitectureConfig architecture() const {
+    ArchitectureConfig config = small_architecture(encoding);
+    config.model.norm_placement = placement;
+    config.model.norm = norm;
+    if (sharing != Sharing::mha) {
+      config.model.n_heads = 4;
+      config.model.d_head = 4;
+      config.model.n_kv_heads = sharing == Sharing::gqa ? 2 : 1;
+    }
+    if (pattern != Pattern::full) config.attention.window_radius = 2;
+    if (pattern == Pattern::longformer) config.attention.global_tokens = 1;
+    return config;
+  }
+};
+
+inline std::ostream& operator<<(std::ostream& out, const Combination& c) {
+  return out << c.encoding << "_" << name_in(kNormPlacementNames, c.placement) << "_" << name_in(kNormNames, c.norm)
+             << "_" << name_in(kSharingNames, c.sharing) << "_" << name_in(kPatternNames, c.pattern);
+}
+
+/// Every encoding with every placement and kind of norm.
+inline std::vector<Combination> norm_combinations() {
+  std::vector<Combination> out;
+  for (const PositionSchemeInfo& info : position_scheme_infos()) {
+    for (const auto& [placement, placement_name] : kNormPlacementNames) {
+      for (const auto& [norm, norm_name] : kNormNames) out.push_back({info.name, placement, norm});
+    }
+  }
+  return out;
+}
+
+/// Every encoding, kind of attention and pattern.
+inline std::vector<Combination> attention_combinations() {
+  std::vector<Combination> out;
+  for (const PositionSchemeInfo& info : position_scheme_infos()) {
+    for (const auto& [sharing, sharing_name] : kSharingNames) {
+      for (const auto& [pattern, pattern_name] : kPatternNames) {
+        out.push_back({.encoding = info.name, .sharing = sharing, .pattern = pattern});
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace ropewalk::testing
