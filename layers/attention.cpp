@@ -1,91 +1,69 @@
 #include "layers/attention.h"
 
-#include <cmath>
-
-#include "framework/ops/head_norm.h"
+#include <fmt/format.h>
 
 namespace ropewalk {
 
+Attention declare_attention(const Declarations& declarations, const std::string& prefix,
+                            const ArchitectureConfig& config, PositionScheme& scheme) {
+  if (config.attention.kind == AttentionKind::mla) {
+    return LatentAttention::declare(declarations, prefix, config, scheme);
+  }
+  return MultiHeadAttention::declare(declarations, prefix, config, scheme);
+}
+
 std::vector<int64_t> cache_columns(const ArchitectureConfig& config) {
+  const AttentionConfig& a = config.attention;
+  if (a.kind == AttentionKind::mla) return {a.mla_kv_rank + a.mla_rope_dims};
   const int64_t columns = config.model.n_kv_heads * config.model.d_head;
   return {columns, columns};
 }
 
-MultiHeadAttention MultiHeadAttention::declare(const Declarations& declarations, const std::string& prefix,
-                                               const ArchitectureConfig& config, PositionScheme& scheme) {
-  const ModelConfig& model = config.model;
-  MultiHeadAttention out;
-  out.n_heads_ = model.n_heads;
-  out.n_kv_heads_ = model.n_kv_heads;
-  out.d_model_ = model.d_model;
-  out.d_head_ = model.d_head;
-  out.norm_eps_ = model.norm_eps;
-  out.scale_ = config.attention.scale_scores ? 1 / std::sqrt(static_cast<double>(model.d_head)) : 1.0;
-  out.mask_ = {config.attention.causal, config.attention.window_radius, config.attention.global_tokens};
-
-  // Fan-out of the three together: torch initializes them as one matrix.
-  const int64_t rows = (model.n_heads + 2 * model.n_kv_heads) * model.d_head;
-  std::vector<Parameter> weights;
-  std::vector<Parameter> biases;
-  for (const auto& [name, heads] :
-       {std::pair{"query", model.n_heads}, {"key", model.n_kv_heads}, {"value", model.n_kv_heads}}) {
-    const std::string full = prefix + "." + name;
-    const bool joint = model.init == Init::torch;
-    declarations.rules.push_back({.kind = InitRule::Kind::linear,
-                                  .fan_in = model.d_model,
-                                  .fan_out = joint ? rows : heads * model.d_head,
-                                  .attention_input = true,
-                                  .deepnorm_gain = std::string_view(name) == "value"});
-    weights.push_back({.name = full + ".weight", .shape = {heads * model.d_head, model.d_model}, .role = Role::weight});
-    biases.push_back({.name = full + ".bias", .shape = {heads * model.d_head}});
-  }
-  out.weights_ = declarations.parameters.add_adjacent(std::move(weights));
-  if (model.bias) {
-    for (int i = 0; i < 3; ++i) declarations.rules.push_back({.kind = InitRule::Kind::zero});
-    out.biases_ = declarations.parameters.add_adjacent(std::move(biases));
-  }
-  if (model.qk_norm) {
-    const InitRule one{.kind = InitRule::Kind::one};
-    out.query_norm_ = declarations.add(prefix + ".query_norm.weight", {model.d_head}, Role::other, one);
-    out.key_norm_ = declarations.add(prefix + ".key_norm.weight", {model.d_head}, Role::other, one);
-  }
-  scheme.declare_in_block(declarations, prefix);
-  out.output_ = Linear::declare(declarations, prefix + ".output",
-                                {.kind = InitRule::Kind::linear,
-                                 .fan_in = model.n_heads * model.d_head,
-                                 .fan_out = model.d_model,
-                                 .output_projection = true,
-                                 .deepnorm_gain = true},
-                                model.bias);
-  if (out.output_.bias >= 0) declarations.rules.back() = {.kind = InitRule::Kind::zero};
-  return out;
+double attention_weights(const ArchitectureConfig& config) {
+  const ModelConfig& m = config.model;
+  const AttentionConfig& a = config.attention;
+  const auto d = static_cast<double>(m.d_model);
+  const double heads = static_cast<double>(m.n_heads) * static_cast<double>(m.d_head);
+  if (a.kind == AttentionKind::mha) return d * (2 * heads + 2 * static_cast<double>(m.n_kv_heads * m.d_head));
+  const auto rank = static_cast<double>(a.mla_kv_rank);
+  const auto rope = static_cast<double>(a.mla_rope_dims);
+  const auto query_rank = static_cast<double>(a.mla_q_rank);
+  const double query = heads + static_cast<double>(m.n_heads) * rope;
+  return d * (rank + rope + heads) + 2 * heads * rank + (query_rank > 0 ? query_rank * (d + query) : d * query);
 }
 
-Branch MultiHeadAttention::forward(ForwardPass& pass, int64_t block, const PositionScheme& scheme, Var x) const {
-  Tape& tape = pass.tape;
-  const int64_t rows = (n_heads_ + 2 * n_kv_heads_) * d_head_;
-  const Var weight = tape.parameter(weights_, {rows, d_model_});
-  const Var bias = biases_.count > 0 ? tape.parameter(biases_, {rows}) : Var{};
-  Var qkv = linear(x, weight, bias);
-  if (query_norm_ >= 0) {
-    qkv = head_norm(qkv, tape.parameter(query_norm_), tape.parameter(key_norm_), n_heads_, n_kv_heads_, norm_eps_);
-  }
-  AttentionOptions options{
-      .scale = scale_, .mask = mask_, .rotary = scheme.rotation(), .first_key = pass.places().first_token};
-  scheme.bias(tape, block, options);
-  AttentionStatistics statistics;
-  if (pass.trace.entropy != nullptr) {
-    statistics = {pass.trace.entropy + block * n_heads_, pass.trace.max_logit + block * n_heads_};
-    options.statistics = &statistics;
-  }
-  const Heads query{qkv, 0, n_heads_, d_head_};
-  Heads key{qkv, n_heads_ * d_head_, n_kv_heads_, d_head_};
-  Heads value{qkv, (n_heads_ + n_kv_heads_) * d_head_, n_kv_heads_, d_head_};
-  if (pass.cache != nullptr) {
-    key = pass.cache->append(block, 0, key);
-    value = pass.cache->append(block, 1, value);
-  }
-  return {output_, attention(query, key, value, options)};
+PositionFindings check_attention(const ArchitectureConfig& config) {
+  const ModelConfig& m = config.model;
+  const AttentionConfig& a = config.attention;
+  if (a.kind != AttentionKind::mla) return {};
+  PositionFindings found;
+  const auto require = [&](bool holds, std::vector<std::string> keys, const std::string& message) {
+    if (!holds) found.push_back({std::move(keys), message});
+  };
+  const std::string& encoding = config.position.encoding;
+  require(a.mla_kv_rank > 0, {"attention.mla_kv_rank", "attention.kind"},
+          "attention.kind = mla needs the size of its latent: attention.mla_kv_rank = 4 x model.d_head, for example");
+  require(m.n_kv_heads == m.n_heads, {"model.n_kv_heads", "attention.kind"},
+          fmt::format("model.n_kv_heads = {} with attention.kind = mla, where heads share a latent instead of keys and "
+                      "values; leave it out",
+                      m.n_kv_heads));
+  require(!m.qk_norm, {"model.qk_norm", "attention.kind"},
+          "model.qk_norm = true with attention.kind = mla, which decodes without making the keys that it would "
+          "normalize; attention.mla_latent_norm normalizes the latents");
+  require(a.mla_rope_dims % 2 == 0, {"attention.mla_rope_dims"},
+          fmt::format("attention.mla_rope_dims = {} must be even: it is rotated in pairs", a.mla_rope_dims));
+  require(
+      encoding != "rope" || a.mla_rope_dims > 0, {"position.encoding", "attention.mla_rope_dims"},
+      "position.encoding = rope with attention.kind = mla rotates attention.mla_rope_dims columns, which are 0; give "
+      "their number, model.d_head / 2 for example");
+  require(encoding != "shaw", {"position.encoding", "attention.kind"},
+          "position.encoding = shaw adds vectors to keys, which attention.kind = mla never makes when it decodes");
+  const int64_t rope_dims = config.position.integer("rope_dims");
+  require(rope_dims == 0 || rope_dims == a.mla_rope_dims, {"position.rope_dims", "attention.mla_rope_dims"},
+          fmt::format("position.rope_dims = {} with attention.kind = mla, which rotates attention.mla_rope_dims = {} "
+                      "columns; leave it out",
+                      rope_dims, a.mla_rope_dims));
+  return found;
 }
 
 }  // namespace ropewalk

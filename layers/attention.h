@@ -1,44 +1,31 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <variant>
 #include <vector>
 
-#include "layers/config.h"
-#include "layers/forward_pass.h"
-#include "layers/linear.h"
-#include "layers/positions/scheme.h"
+#include "layers/latent_attention.h"
+#include "layers/multi_head_attention.h"
+#include "layers/positions/options.h"
 
 namespace ropewalk {
 
-/// Columns of each table that a layer keeps in a cache (see KeyValueCache); sizes are filled in.
+/// The attention of a layer, of the kind that attention.kind names.
+using Attention = std::variant<MultiHeadAttention, LatentAttention>;
+
+/// Declares its parameters under `prefix`.
+Attention declare_attention(const Declarations& declarations, const std::string& prefix,
+                            const ArchitectureConfig& config, PositionScheme& scheme);
+
+/// Columns of each table that a layer keeps in a cache (see KeyValueCache), of sizes that are filled in. MHA, GQA and
+/// MQA keep keys and values, n_kv_heads d_head numbers each; MLA mla_kv_rank + mla_rope_dims.
 std::vector<int64_t> cache_columns(const ArchitectureConfig& config);
 
-/// Multi-head attention with n_kv_heads key/value heads (MHA, GQA of Ainslie et al. 2023, MQA of Shazeer 2019).
-///
-/// query, key and value are parameters of their own that lie side by side, so that one matrix product serves the three.
-class MultiHeadAttention {
- public:
-  /// Declares `prefix`.{query,key,value,output}.{weight,bias}, query_norm and key_norm, and the scheme's own.
-  static MultiHeadAttention declare(const Declarations& declarations, const std::string& prefix,
-                                    const ArchitectureConfig& config, PositionScheme& scheme);
+/// Elements of the weight matrices of one layer's attention, those of its position scheme left out.
+double attention_weights(const ArchitectureConfig& config);
 
-  /// x [B, T, d_model] -> [B, T, d_model], with the output projection still to be done. `block` is the index of the
-  /// layer.
-  Branch forward(ForwardPass& pass, int64_t block, const PositionScheme& scheme, Var x) const;
-
- private:
-  int64_t n_heads_ = 0;
-  int64_t n_kv_heads_ = 0;
-  int64_t d_model_ = 0;
-  int64_t d_head_ = 0;
-  double scale_ = 1.0;
-  double norm_eps_ = 1e-5;
-  AttentionMask mask_;
-  ParameterSpan weights_;  ///< query, key, value
-  ParameterSpan biases_;   ///< count 0 without biases
-  int32_t query_norm_ = -1;
-  int32_t key_norm_ = -1;
-  Linear output_;
-};
+/// What a kind of attention finds wrong with the rest of a configuration whose derived sizes are filled in.
+PositionFindings check_attention(const ArchitectureConfig& config);
 
 }  // namespace ropewalk

@@ -20,7 +20,7 @@ Block Block::declare(const Declarations& declarations, int64_t index, const Arch
   const bool norms = model.norm_placement != NormPlacement::none;
   const bool sandwich = model.norm_placement == NormPlacement::sandwich;
   if (norms) block.attention_norm = NormLayer::declare(declarations, name + ".attention_norm", model);
-  block.attention = MultiHeadAttention::declare(declarations, block.attention_name, config, scheme);
+  block.attention = declare_attention(declarations, block.attention_name, config, scheme);
   if (sandwich) block.attention_post_norm = NormLayer::declare(declarations, name + ".attention_post_norm", model);
   if (norms) block.ffn_norm = NormLayer::declare(declarations, name + ".ffn_norm", model);
   block.ffn = FeedForward::declare(declarations, block.ffn_name, model);
@@ -50,8 +50,9 @@ Var Block::forward(ForwardPass& pass, const PositionScheme& scheme, Var x) const
     return residual(y, f(y));
   };
   pass.tape.enter_module(attention_name.c_str());
-  x = sublayer(x, attention_norm, attention_post_norm,
-               [&](Var y) { return attention.forward(pass, index, scheme, y); });
+  x = sublayer(x, attention_norm, attention_post_norm, [&](Var y) {
+    return std::visit([&](const auto& a) { return a.forward(pass, index, scheme, y); }, attention);
+  });
   pass.tape.enter_module(ffn_name.c_str());
   return sublayer(x, ffn_norm, ffn_post_norm, [&](Var y) { return ffn.forward(y); });
 }

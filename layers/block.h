@@ -13,7 +13,7 @@ struct Block {
   int64_t index = 0;
   NormPlacement placement = NormPlacement::pre;
   double deepnorm_alpha = 1.0;  ///< (2 n_layers)^(1/4)
-  MultiHeadAttention attention;
+  Attention attention;
   FeedForward ffn;
   NormLayer attention_norm, attention_post_norm, ffn_norm, ffn_post_norm;
   std::string attention_name, ffn_name;  ///< "blocks.I.attention", "blocks.I.ffn": for diagnostics

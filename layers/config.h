@@ -103,10 +103,19 @@ struct PositionConfig {
 struct AttentionConfig {
   AttentionKind kind = AttentionKind::mha;
   bool causal = true;
-  bool scale_scores = true;    ///< multiply q . k by 1/sqrt(d_head)
-  int64_t window_radius = -1;  ///< keys with |i - j| <= radius; -1: all
-  int64_t global_tokens = 0;   ///< the first n positions see and are seen by all
+  bool scale_scores = true;      ///< multiply q . k by 1/sqrt(d_head)
+  int64_t window_radius = -1;    ///< keys with |i - j| <= radius; -1: all
+  int64_t global_tokens = 0;     ///< the first n positions see and are seen by all
+  int64_t mla_kv_rank = 0;       ///< numbers in the latent that keys and values are made of
+  int64_t mla_q_rank = 0;        ///< of the query's latent; 0: queries are made of the residual stream
+  int64_t mla_rope_dims = 0;     ///< columns of the rotated stream beside each head; 0: none
+  bool mla_latent_norm = false;  ///< RMSNorm of both latents
 };
+
+/// Columns of each query and key that a rotary scheme may turn: the head, or in latent attention a stream beside it.
+inline int64_t rotary_width(const ModelConfig& model, const AttentionConfig& attention) {
+  return attention.kind == AttentionKind::mla ? attention.mla_rope_dims : model.d_head;
+}
 
 /// Everything that fixes the parameters of a model and its function.
 struct ArchitectureConfig {

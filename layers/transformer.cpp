@@ -6,6 +6,7 @@
 #include "framework/ops/embedding.h"
 #include "framework/ops/linear_cross_entropy.h"
 #include "layers/initialize.h"
+#include "layers/positions/decoupled.h"
 
 namespace ropewalk {
 
@@ -20,23 +21,35 @@ ArchitectureConfig resolved(ArchitectureConfig config) {
   require(m.n_heads % m.n_kv_heads == 0, "model.n_heads = {} is not divisible by model.n_kv_heads = {}", m.n_heads,
           m.n_kv_heads);
   require(m.vocab_size > 0, "model.vocab_size = {}: give the size of the vocabulary", m.vocab_size);
-  require(config.attention.kind == AttentionKind::mha,
-          "attention.kind = mla is not available in this version; use mha");
-  derive_position_options(config.position, m.d_head);
-  for (const PositionFinding& finding :
-       check_position({.position = config.position, .model = m, .causal = config.attention.causal})) {
+  for (const PositionFinding& finding : check_attention(config)) require(finding.warning, "{}", finding.message);
+  derive_position_options(config.position, rotary_width(m, config.attention));
+  for (const PositionFinding& finding : check_position(position_use(config))) {
     require(finding.warning, "{}", finding.message);
   }
   return config;
 }
 
+namespace {
+
+std::unique_ptr<PositionScheme> make_scheme(const ArchitectureConfig& config, DType dtype) {
+  const PositionSizes sizes{.n_heads = config.model.n_heads,
+                            .d_model = config.model.d_model,
+                            .d_head = rotary_width(config.model, config.attention),
+                            .causal = config.attention.causal,
+                            .dtype = dtype};
+  auto scheme = make_position_scheme(config.position, sizes);
+  const bool stream = config.attention.kind == AttentionKind::mla && config.attention.mla_rope_dims > 0;
+  if (!stream || config.position.encoding == "rope") return scheme;
+  PositionConfig rope = config.position;
+  rope.encoding = "rope";
+  return with_rotation_of(std::move(scheme), make_position_scheme(rope, sizes));
+}
+
+}  // namespace
+
 Transformer::Transformer(const ArchitectureConfig& config, DType dtype) : config_(resolved(config)), dtype_(dtype) {
   const ModelConfig& model = config_.model;
-  scheme_ = make_position_scheme(config_.position, {.n_heads = model.n_heads,
-                                                    .d_model = model.d_model,
-                                                    .d_head = model.d_head,
-                                                    .causal = config_.attention.causal,
-                                                    .dtype = dtype});
+  scheme_ = make_scheme(config_, dtype);
   const Declarations declarations{parameters_, rules_};
   const InitRule table{.kind = InitRule::Kind::embedding};
   token_embedding_ = declarations.add("token_embedding.weight", {model.vocab_size, model.d_model}, Role::weight, table);

@@ -93,4 +93,9 @@ inline std::string protocol_name(const Config& config) {
   return is_task(config) ? "task" : std::string(name_in(kProtocolNames, config.eval.protocol));
 }
 
+/// The part of a configuration that fixes the model.
+inline ArchitectureConfig architecture_of(const Config& config) {
+  return {.model = config.model, .position = config.position, .attention = config.attention};
+}
+
 }  // namespace ropewalk

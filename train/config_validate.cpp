@@ -7,6 +7,7 @@
 #include "data/error.h"
 #include "data/tasks/task.h"
 #include "framework/tensor.h"
+#include "layers/attention.h"
 #include "layers/positions/options.h"
 #include "train/text.h"
 
@@ -72,25 +73,27 @@ void check_model(Checker& k) {
                         m.d_model, m.n_heads));
   k.require(m.n_heads % m.n_kv_heads == 0, {"model.n_heads", "model.n_kv_heads"},
             fmt::format("model.n_heads = {} is not divisible by model.n_kv_heads = {}", m.n_heads, m.n_kv_heads));
-  k.require(k.c.attention.kind != AttentionKind::mla, {"attention.kind"},
-            "attention.kind = mla is not available in this version; use mha");
 }
 
-/// What the position scheme itself asks for.
-void check_position_scheme(Checker& k, Purpose purpose) {
-  PositionUse use{.position = k.c.position, .model = k.c.model, .causal = k.c.attention.causal};
-  if (!k.heads_divide()) use.model.d_head = 0;
-  if (purpose != Purpose::model) {
-    use.context_length = k.c.train.context_length;
-    if (!is_task(k.c)) use.eval_lengths = k.c.eval.lengths;
-  }
-  for (const PositionFinding& finding : check_position(use)) {
+void report(Checker& k, const PositionFindings& findings) {
+  for (const PositionFinding& finding : findings) {
     if (finding.warning) {
       k.warn(true, finding.keys, finding.message);
     } else {
       k.require(false, finding.keys, finding.message);
     }
   }
+}
+
+/// What the position scheme itself asks for.
+void check_position_scheme(Checker& k, Purpose purpose) {
+  PositionUse use = position_use(architecture_of(k.c));
+  if (!k.heads_divide()) use.model.d_head = 0;
+  if (purpose != Purpose::model) {
+    use.context_length = k.c.train.context_length;
+    if (!is_task(k.c)) use.eval_lengths = k.c.eval.lengths;
+  }
+  report(k, check_position(use));
 }
 
 /// The task's own rules: which symbols and lengths it has, and that its longest training problem fits the context.
@@ -160,6 +163,7 @@ void check_across_keys(const AppliedEntries& given, ResolvedConfig& resolved, Pu
                        std::vector<std::string>& errors) {
   Checker k(given, resolved, errors);
   check_model(k);
+  report(k, check_attention(architecture_of(k.c)));
   check_position_scheme(k, purpose);
   if (purpose == Purpose::model) return;
   check_data(k, purpose);

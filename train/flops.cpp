@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "layers/attention.h"
+
 namespace ropewalk {
 
 FlopCount count_flops(const Config& config, int64_t length) {
@@ -9,7 +11,6 @@ FlopCount count_flops(const Config& config, int64_t length) {
   const AttentionConfig& a = config.attention;
   const auto d = static_cast<double>(m.d_model);
   const double heads = static_cast<double>(m.n_heads * m.d_head);
-  const double rows = static_cast<double>((m.n_heads + 2 * m.n_kv_heads) * m.d_head);
   const double ff = static_cast<double>(m.d_ff) * (is_gated(m.activation) ? 3 : 2);
   double visible = 0;
   for (int64_t i = 0; i < length; ++i) {
@@ -24,8 +25,12 @@ FlopCount count_flops(const Config& config, int64_t length) {
   visible /= static_cast<double>(std::max<int64_t>(1, length));
   const auto layers = static_cast<double>(m.n_layers);
   FlopCount out;
-  out.linear = 2 * (layers * d * (rows + heads + ff) + d * static_cast<double>(m.vocab_size));
-  out.attention = layers * 2 * 2 * visible * heads;
+  out.linear =
+      2 * (layers * (attention_weights(architecture_of(config)) + d * ff) + d * static_cast<double>(m.vocab_size));
+  // Scores, and sums of values; the rotated stream of latent attention takes part in the scores only.
+  const double stream =
+      a.kind == AttentionKind::mla ? static_cast<double>(m.n_heads) * static_cast<double>(a.mla_rope_dims) : 0;
+  out.attention = layers * 2 * visible * (2 * heads + stream);
   out.forward = out.linear + out.attention;
   return out;
 }

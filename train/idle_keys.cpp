@@ -24,6 +24,9 @@ const std::vector<IdleRule>& idle_rules() {
       {{"model.norm_eps"},
        "model.norm_placement",
        [](const Config& c) { return c.model.norm_placement == NormPlacement::none && !c.model.qk_norm; }},
+      {{"attention.mla_kv_rank", "attention.mla_q_rank", "attention.mla_rope_dims", "attention.mla_latent_norm"},
+       "attention.kind",
+       [](const Config& c) { return c.attention.kind != AttentionKind::mla; }},
       {{"attention.global_tokens"},
        "attention.window_radius",
        [](const Config& c) { return c.attention.window_radius < 0; }},
@@ -38,6 +41,11 @@ const std::vector<IdleRule>& idle_rules() {
       {{"eval.tail"}, "eval.protocol", [](const Config& c) { return c.eval.protocol != Protocol::same_tokens; }},
       {{"eval.stride"}, "eval.protocol", [](const Config& c) { return c.eval.protocol != Protocol::sliding; }}};
   return rules;
+}
+
+/// An option of the rotation of latent attention's stream, which every encoding has.
+bool rotates_stream(const Option& option, const Config& config) {
+  return config.attention.kind == AttentionKind::mla && config.attention.mla_rope_dims > 0 && option.applies_to("rope");
 }
 
 bool has_value(const Config& config, const ReadWith& read_with, const OptionTable& table) {
@@ -61,7 +69,9 @@ std::string max_length_idle_because_of(const Config& config, const OptionTable& 
 std::string idle_because_of(const Config& config, const std::string& key, const OptionTable& table) {
   const Option* option = table.find(key);
   if (key == "position.max_length") return max_length_idle_because_of(config, table);
-  if (option != nullptr && !option->applies_to(config.position.encoding)) return "position.encoding";
+  if (option != nullptr && !option->applies_to(config.position.encoding) && !rotates_stream(*option, config)) {
+    return "position.encoding";
+  }
   if (option != nullptr && !option->read_with.key.empty() && !has_value(config, option->read_with, table)) {
     return "position." + option->read_with.key;
   }

@@ -9,6 +9,7 @@
 
 #include "framework/error.h"
 #include "framework/tensor.h"
+#include "layers/attention.h"
 #include "layers/positions/scheme.h"
 #include "train/trainer.h"
 
@@ -16,9 +17,15 @@ namespace ropewalk {
 namespace {
 
 /// Numbers a token leaves in one layer of the tape.
-double values_per_layer(const ModelConfig& m) {
+double values_per_layer(const ModelConfig& m, const AttentionConfig& a) {
   const auto d = static_cast<double>(m.d_model);
-  const double qkv = static_cast<double>(m.n_heads + 2 * m.n_kv_heads) * static_cast<double>(m.d_head);
+  double qkv = static_cast<double>(m.n_heads + 2 * m.n_kv_heads) * static_cast<double>(m.d_head);
+  if (a.kind == AttentionKind::mla) {
+    // The rotated columns are kept as they are projected and once more beside those of the heads.
+    const auto rope = static_cast<double>(a.mla_rope_dims);
+    qkv += static_cast<double>(m.n_heads) * (3 * rope + (rope > 0 ? 2 * static_cast<double>(m.d_head) : 0)) + rope;
+    qkv += 2 * static_cast<double>(a.mla_kv_rank + a.mla_q_rank);
+  }
   const double heads = static_cast<double>(m.n_heads) * static_cast<double>(m.d_head);
   const double ff = static_cast<double>(m.d_ff) * (is_gated(m.activation) ? 3 : 2);
   return 6 * d + qkv * (m.qk_norm ? 2 : 1) + heads + ff;
@@ -26,7 +33,7 @@ double values_per_layer(const ModelConfig& m) {
 
 /// Numbers a token leaves on the tape of a training pass.
 double values_per_token(const Config& config, int64_t vocab_size) {
-  return static_cast<double>(config.model.n_layers) * values_per_layer(config.model) +
+  return static_cast<double>(config.model.n_layers) * values_per_layer(config.model, config.attention) +
          2 * static_cast<double>(vocab_size);
 }
 
@@ -58,10 +65,8 @@ double position_parameters(const ArchitectureConfig& config) {
 double count_parameters(const ArchitectureConfig& config) {
   const ModelConfig& m = config.model;
   const auto d = static_cast<double>(m.d_model);
-  const double head_rows = static_cast<double>(m.n_heads + 2 * m.n_kv_heads) * static_cast<double>(m.d_head);
-  const double out_columns = static_cast<double>(m.n_heads) * static_cast<double>(m.d_head);
   const double ff = static_cast<double>(m.d_ff);
-  const double layer = d * (head_rows + out_columns) + d * ff * (is_gated(m.activation) ? 3 : 2);
+  const double layer = attention_weights(config) + d * ff * (is_gated(m.activation) ? 3 : 2);
   const double tables = static_cast<double>(m.vocab_size) * d * (m.tie_embeddings ? 1 : 2);
   return static_cast<double>(m.n_layers) * layer + tables + position_parameters(config);
 }
@@ -77,8 +82,9 @@ MemoryEstimate estimate_memory(const Config& config, double parameters, int64_t 
   out.parameters = parameters * size * (4 + workers);
   out.activations = workers * rows * values_per_token(config, vocab_size) * size * 2;
   out.batch = sequences * context * 8;
-  out.evaluation = workers * std::max(static_cast<double>(longest), 1024.0) *
-                   (values_per_layer(config.model) + logits + static_cast<double>(config.model.d_model)) * size;
+  out.evaluation =
+      workers * std::max(static_cast<double>(longest), 1024.0) *
+      (values_per_layer(config.model, config.attention) + logits + static_cast<double>(config.model.d_model)) * size;
   return out;
 }
 

@@ -169,13 +169,21 @@ void add_position(std::vector<Option>& t, Config& defaults, std::span<const Posi
 void add_attention(std::vector<Option>& t) {
   constexpr auto s = &Config::attention;
   using A = AttentionConfig;
-  t.push_back(choice("attention.kind", s, &A::kind, kAttentionKindNames, "multi-head or multi-head latent attention"));
+  t.push_back(choice("attention.kind", s, &A::kind, kAttentionKindNames,
+                     "multi-head (with model.n_kv_heads grouped or multi-query), or multi-head latent attention"));
   t.push_back(field("attention.causal", s, &A::causal, "no query sees a later key"));
   t.push_back(field("attention.scale_scores", s, &A::scale_scores, "multiply scores by 1 / sqrt(d_head)"));
   t.push_back(field("attention.window_radius", s, &A::window_radius,
                     "a query sees keys at most so far away, on each side; -1: all", between(-1, kLongestContext)));
   t.push_back(field("attention.global_tokens", s, &A::global_tokens,
                     "with a window: the first positions that see and are seen by all", between(0, kLongestContext)));
+  t.push_back(field("attention.mla_kv_rank", s, &A::mla_kv_rank,
+                    "mla: numbers in the latent that keys and values are made of", between(0, 1 << 20)));
+  t.push_back(field("attention.mla_q_rank", s, &A::mla_q_rank,
+                    "mla: numbers in the latent that queries are made of; 0: no latent", between(0, 1 << 20)));
+  t.push_back(field("attention.mla_rope_dims", s, &A::mla_rope_dims,
+                    "mla: rotated columns beside those of each head; 0: none", between(0, 1 << 20)));
+  t.push_back(field("attention.mla_latent_norm", s, &A::mla_latent_norm, "mla: RMSNorm of the latents"));
 }
 
 /// "32, associative_recall: 256": the alphabet that most tasks have, and the others by name.

@@ -17,10 +17,6 @@ DType dtype_of(const TrainConfig& train) {
   return train.dtype == "f64" ? DType::f64 : DType::f32;
 }
 
-ArchitectureConfig architecture_of(const Config& config) {
-  return {.model = config.model, .position = config.position, .attention = config.attention};
-}
-
 int64_t longest_sequence(const Config& config, const Dataset& dataset) {
   const int64_t longest = *std::max_element(config.eval.lengths.begin(), config.eval.lengths.end());
   return dataset.task() != nullptr ? problem_tokens(*dataset.task(), longest) : longest;

@@ -34,7 +34,6 @@ LogHeader make_log_header(const std::string& directory, const ResolvedConfig& co
 std::string vocabulary_in(const std::string& directory);
 
 DType dtype_of(const TrainConfig& train);
-ArchitectureConfig architecture_of(const Config& config);
 
 /// The longest sequence that the evaluation feeds.
 int64_t longest_sequence(const Config& config, const Dataset& dataset);

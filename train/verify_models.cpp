@@ -16,24 +16,15 @@
 namespace ropewalk {
 namespace {
 
-bool names_latent_attention(const std::string& config, const std::string& origin) {
-  std::vector<std::string> errors;
-  const ConfigLines lines = read_config_text(config, origin, errors);
-  return std::any_of(lines.entries.begin(), lines.entries.end(),
-                     [](const Entry& entry) { return entry.full_key() == "attention.kind" && entry.value == "mla"; });
-}
-
 /// The architecture of a case. Its sizes are checked against the parameters in the file before anything of them is
 /// made.
 ArchitectureConfig architecture(const ConformanceCase& c) {
   const std::string text = c.text("config");
-  if (names_latent_attention(text, c.name())) throw UnsupportedCase{};
   const Config config = parse_config_text(text, c.name());
   const auto names = c.names("parameters");
   int64_t elements = 0;
   for (const std::string& name : names) elements += c.shape("parameters/" + name).elements();
-  const ArchitectureConfig architecture{
-      .model = config.model, .position = config.position, .attention = config.attention};
+  const ArchitectureConfig architecture = architecture_of(config);
   const bool fewer = count_parameters(architecture) > static_cast<double>(elements);
   if (fewer || config.model.n_layers > static_cast<int64_t>(names.size())) {
     c.fail("parameters", "holds fewer numbers than the attribute 'config' asks for");

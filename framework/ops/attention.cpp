@@ -565,6 +565,7 @@ struct Operand {
   Var var;
   int64_t first = 0;  ///< element where head 0 of sequence 0 begins
   int64_t batch_stride = 0, head_stride = 0, row_stride = 0;
+  int64_t elements = 0;  ///< of the Var, those that are heads of this operand
 
   template <class T>
   HeadsView<T> view(T* data) const {
@@ -698,12 +699,19 @@ Var attend(const Extents& e, const Operand& q, const Operand& k, const Operand& 
     return tape.record("attention", y, {q.var, k.var, v.var, bias, relative}, [=](Tape& t, Var result) {
       AttentionProblem<T> back = p;
       back.dy = y_layout.view<const T>(t.gradient<T>(result));
-      // Parts of one Var that lie apart share what is known of it: whether anything is there to add to. Where the same
-      // part stands for two operands, the second must add to what the first has stored.
       const auto apart = [](const Operand& a, const Operand& b) { return a.var.id == b.var.id && a.first != b.first; };
-      const GradientSink<T> dq = t.gradient_sink<T>(q.var);
-      const GradientSink<T> dk = apart(k, q) ? dq : t.gradient_sink<T>(k.var);
-      const GradientSink<T> dv = apart(v, k) ? dk : apart(v, q) ? dq : t.gradient_sink<T>(v.var);
+      // The heads may be a part of their Var, whose rest has to be zero where nothing is there to add to.
+      const auto open = [&](const Operand& of) -> GradientSink<T> {
+        int64_t written = of.elements;
+        for (const Operand* other : {&q, &k, &v}) written += apart(of, *other) ? other->elements : 0;
+        if (written >= of.var.value().elements()) return t.gradient_sink<T>(of.var);
+        return {t.gradient_accumulator<T>(of.var), true};
+      };
+      // Parts of one Var share what is known of it: whether anything is there to add to. Where the same part stands
+      // for two operands, the second must add to what the first has stored.
+      const GradientSink<T> dq = open(q);
+      const GradientSink<T> dk = apart(k, q) ? dq : open(k);
+      const GradientSink<T> dv = apart(v, k) ? dk : apart(v, q) ? dq : open(v);
       back.dq = q.view<T>(dq.data);
       back.dk_out = k.view<T>(dk.data);
       back.dv_out = v.view<T>(dv.data);
@@ -724,7 +732,7 @@ Var attention(Var q, Var k, Var v, const AttentionOptions& options) {
   check_shape("attention: k", k.shape(), {e.B, e.G, e.keys, e.dk});
   check_shape("attention: v", v.shape(), {e.B, e.G, e.keys, e.dv});
   const auto separate = [](Var x, int64_t heads, int64_t rows, int64_t d) {
-    return Operand{x, 0, heads * rows * d, rows * d, d};
+    return Operand{x, 0, heads * rows * d, rows * d, d, x ? x.value().elements() : 0};
   };
   return attend(e, separate(q, e.H, e.queries, e.dk), separate(k, e.G, e.keys, e.dk), separate(v, e.G, e.keys, e.dv),
                 separate({}, e.H, e.queries, e.dv), {e.B, e.H, e.queries, e.dv}, options);
@@ -732,23 +740,19 @@ Var attention(Var q, Var k, Var v, const AttentionOptions& options) {
 
 Var attention(const Heads& q, const Heads& k, const Heads& v, const AttentionOptions& options) {
   for (const Heads* heads : {&q, &k, &v}) {
-    const Shape& shape = heads->x.shape();
-    require(shape.rank() == 3 && shape[0] == q.x.shape()[0], "attention: heads of shape {} for {} sequences",
-            shape.to_string(), q.x.shape()[0]);
-    require(heads->count >= 1 && heads->width >= 1 && heads->first >= 0 &&
-                heads->first + heads->count * heads->width <= shape[2],
-            "attention: {} heads of {} columns from column {} on in {} columns", heads->count, heads->width,
-            heads->first, shape[2]);
-    require(heads->rows <= shape[1], "attention: {} rows are wanted of {}", heads->rows, shape[1]);
+    check_heads("attention", *heads);
+    require(heads->x.shape()[0] == q.x.shape()[0], "attention: {} sequences of queries for {} of keys or values",
+            q.x.shape()[0], heads->x.shape()[0]);
   }
   const auto rows = [](const Heads& heads) { return heads.rows < 0 ? heads.x.shape()[1] : heads.rows; };
   require(k.width == q.width, "attention: queries of {} columns for keys of {}", q.width, k.width);
   require(v.count == k.count && rows(v) == rows(k), "attention: {} keys of {} heads for {} values of {} heads", rows(k),
           k.count, rows(v), v.count);
   const Extents e{q.x.shape()[0], q.count, k.count, rows(q), rows(k), q.width, v.width};
-  const auto operand = [](const Heads& heads) {
+  const auto operand = [&](const Heads& heads) {
     const int64_t columns = heads.x.shape()[2];
-    return Operand{heads.x, heads.first, heads.x.shape()[1] * columns, heads.width, columns};
+    return Operand{heads.x,     heads.first, heads.x.shape()[1] * columns,
+                   heads.width, columns,     e.B * rows(heads) * heads.count * heads.width};
   };
   const int64_t columns = e.H * e.dv;
   return attend(e, operand(q), operand(k), operand(v), Operand{{}, 0, e.queries * columns, e.dv, columns},

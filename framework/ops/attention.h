@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 
+#include "framework/ops/heads.h"
 #include "framework/ops/rope.h"
 #include "framework/tape.h"
 
@@ -38,15 +39,6 @@ struct AttentionOptions {
   std::span<const int64_t> first_key = {};  ///< [B]: see below; empty: 0. Outlives the tape
   std::span<const int64_t> key_end = {};    ///< [B]: likewise; empty: S
   AttentionStatistics* statistics = nullptr;
-};
-
-/// Heads side by side in the columns of x [B, rows, columns]: head h takes `width` columns from first + h width on.
-struct Heads {
-  Var x;
-  int64_t first = 0;
-  int64_t count = 1;
-  int64_t width = 0;
-  int64_t rows = -1;  ///< the first rows of x that there are, as in a cache with room for more; -1: all
 };
 
 /// Scaled dot-product attention as one op, in tiles, with an online softmax; memory O(T + S).

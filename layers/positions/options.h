@@ -40,6 +40,9 @@ struct PositionUse {
   std::vector<int64_t> eval_lengths = {};  ///< in tokens
 };
 
+/// The use that an architecture makes of its scheme, as far as it goes without the training.
+PositionUse position_use(const ArchitectureConfig& config);
+
 /// Something that is wrong, or as a warning doubtful, about these keys ("section.key").
 struct PositionFinding {
   std::vector<std::string> keys;

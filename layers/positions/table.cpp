@@ -50,6 +50,14 @@ void derive_position_options(PositionConfig& config, int64_t d_head) {
   }
 }
 
+PositionUse position_use(const ArchitectureConfig& config) {
+  PositionUse use{.position = config.position, .model = config.model, .causal = config.attention.causal};
+  // What is rotated has this width; an odd one check_attention() reports.
+  const int64_t width = rotary_width(config.model, config.attention);
+  if (config.attention.kind == AttentionKind::mla) use.model.d_head = width % 2 == 0 ? width : 0;
+  return use;
+}
+
 PositionFindings check_position(const PositionUse& use) {
   const PositionSchemeInfo* info = find_position_scheme(use.position.encoding);
   return info == nullptr || info->check == nullptr ? PositionFindings{} : info->check(use);

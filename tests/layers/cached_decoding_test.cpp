@@ -166,5 +166,11 @@ TEST(KeyValueCacheTest, TakesTwoRowsAHeadAndToken) {
   EXPECT_EQ(model->make_cache(3, 10).bytes(), 2 * 3 * 10 * (2 * 2 * 4) * 4);
 }
 
+TEST(KeyValueCacheTest, OfLatentAttentionHoldsTheLatentAndTheRotatedKeyOnly) {
+  ArchitectureConfig config = Combination{.encoding = "rope", .sharing = Sharing::mla}.architecture();
+  const auto model = make_model(config, 4, DType::f32);
+  EXPECT_EQ(model->make_cache(3, 10).bytes(), 2 * 3 * 10 * (5 + 2) * 4);
+}
+
 }  // namespace
 }  // namespace ropewalk::testing

@@ -82,10 +82,10 @@ inline double loss_gradient_error(const Transformer& model, int64_t length) {
   return worst / largest;
 }
 
-/// Heads of queries over those of keys and values.
-enum class Sharing : uint8_t { mha, gqa, mqa };
-inline constexpr NameTable<Sharing, 3> kSharingNames{
-    {{Sharing::mha, "mha"}, {Sharing::gqa, "gqa"}, {Sharing::mqa, "mqa"}}};
+/// What the heads share: nothing, keys and values in groups or all, or a latent.
+enum class Sharing : uint8_t { mha, gqa, mqa, mla };
+inline constexpr NameTable<Sharing, 4> kSharingNames{
+    {{Sharing::mha, "mha"}, {Sharing::gqa, "gqa"}, {Sharing::mqa, "mqa"}, {Sharing::mla, "mla"}}};
 
 enum class Pattern : uint8_t { full, window, longformer };
 inline constexpr NameTable<Pattern, 3> kPatternNames{
@@ -103,7 +103,14 @@ struct Combination {
     ArchitectureConfig config = small_architecture(encoding);
     config.model.norm_placement = placement;
     config.model.norm = norm;
-    if (sharing != Sharing::mha) {
+    if (sharing == Sharing::mla) {
+      config.attention.kind = AttentionKind::mla;
+      config.attention.mla_kv_rank = 5;
+      // Schemes of their own go without a rotated stream, without a query latent, or with both.
+      config.attention.mla_rope_dims = encoding == "none" ? 0 : 2;
+      config.attention.mla_q_rank = encoding == "t5" ? 0 : 6;
+      config.attention.mla_latent_norm = encoding != "alibi";
+    } else if (sharing != Sharing::mha) {
       config.model.n_heads = 4;
       config.model.d_head = 4;
       config.model.n_kv_heads = sharing == Sharing::gqa ? 2 : 1;
@@ -130,13 +137,19 @@ inline std::vector<Combination> norm_combinations() {
   return out;
 }
 
-/// Every encoding, kind of attention and pattern.
+/// Whether the model refuses the combination, as its documentation says.
+inline bool is_illegal(const Combination& c) {
+  return c.sharing == Sharing::mla && c.encoding == "shaw";
+}
+
+/// Every encoding, kind of attention and pattern that is legal.
 inline std::vector<Combination> attention_combinations() {
   std::vector<Combination> out;
   for (const PositionSchemeInfo& info : position_scheme_infos()) {
     for (const auto& [sharing, sharing_name] : kSharingNames) {
       for (const auto& [pattern, pattern_name] : kPatternNames) {
-        out.push_back({.encoding = info.name, .sharing = sharing, .pattern = pattern});
+        const Combination c{.encoding = info.name, .sharing = sharing, .pattern = pattern};
+        if (!is_illegal(c)) out.push_back(c);
       }
     }
   }

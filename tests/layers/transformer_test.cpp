@@ -102,6 +102,83 @@ TEST_P(EveryTransformerTest, DropoutFollowsTheSequenceNotTheBatch) {
 INSTANTIATE_TEST_SUITE_P(Grid, EveryTransformerTest, ::testing::ValuesIn(norm_combinations()),
                          [](const auto& info) { return ::testing::PrintToString(info.param); });
 
+/// Every placement of norms for one encoding, kind of attention and pattern.
+class EveryAttentionTest : public ::testing::TestWithParam<Combination> {
+ protected:
+  template <class F>
+  void for_placements(F&& f) const {
+    for (const auto& [placement, name] : kNormPlacementNames) {
+      SCOPED_TRACE(name);
+      Combination c = GetParam();
+      c.placement = placement;
+      f(c.architecture());
+    }
+  }
+};
+
+TEST_P(EveryAttentionTest, GradientsMatchDifferences) {
+  for_placements(
+      [](const ArchitectureConfig& config) { EXPECT_LT(loss_gradient_error(*make_model(config, 6), 6), 1e-8); });
+}
+
+TEST_P(EveryAttentionTest, ALaterTokenChangesNoLogitBefore) {
+  for_placements([](const ArchitectureConfig& config) {
+    constexpr int64_t kLength = 6;
+    const auto model = make_model(config, kLength);
+    const std::vector<int32_t> tokens = some_tokens(kLength);
+    const Tensor before = logits_of(*model, tokens, 1);
+    for (int64_t changed = 1; changed < kLength; ++changed) {
+      std::vector<int32_t> other = tokens;
+      auto& token = other[static_cast<std::size_t>(changed)];
+      token = (token + 3) % 7;
+      const Tensor after = logits_of(*model, other, 1);
+      for (int64_t t = 0; t < changed; ++t) EXPECT_TRUE(same_row(before, after, t)) << t << " before " << changed;
+      EXPECT_FALSE(same_row(before, after, changed));
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Grid, EveryAttentionTest, ::testing::ValuesIn(attention_combinations()),
+                         [](const auto& info) { return ::testing::PrintToString(info.param); });
+
+TEST(TransformerTest, RefusesIllegalCombinationsWithAReason) {
+  int refused = 0;
+  for (const PositionSchemeInfo& info : position_scheme_infos()) {
+    const Combination c{.encoding = info.name, .sharing = Sharing::mla};
+    if (!is_illegal(c)) continue;
+    ++refused;
+    try {
+      make_model(c.architecture(), 4);
+      ADD_FAILURE() << info.name;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(info.name), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("attention.kind"), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_GE(refused, 1);
+}
+
+TEST(TransformerTest, LatentAttentionSaysWhatItNeeds) {
+  const auto message = [](void (*change)(ArchitectureConfig&)) -> std::string {
+    ArchitectureConfig config = Combination{.encoding = "rope", .sharing = Sharing::mla}.architecture();
+    change(config);
+    try {
+      make_model(config, 4);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(message([](ArchitectureConfig&) {}), "");
+  const auto names = [](const std::string& text, const char* key) { return text.find(key) != std::string::npos; };
+  EXPECT_TRUE(names(message([](auto& c) { c.attention.mla_kv_rank = 0; }), "attention.mla_kv_rank"));
+  EXPECT_TRUE(names(message([](auto& c) { c.attention.mla_rope_dims = 0; }), "attention.mla_rope_dims"));
+  EXPECT_TRUE(names(message([](auto& c) { c.attention.mla_rope_dims = 3; }), "attention.mla_rope_dims = 3"));
+  EXPECT_TRUE(names(message([](auto& c) { c.model.n_kv_heads = 1; }), "model.n_kv_heads = 1"));
+  EXPECT_TRUE(names(message([](auto& c) { c.model.qk_norm = true; }), "model.qk_norm"));
+  EXPECT_TRUE(names(message([](auto& c) { c.position.options["rope_dims"] = int64_t{4}; }), "position.rope_dims = 4"));
+}
+
 TEST(TransformerTest, EveryActivationAndRotaryOptionHasRightGradients) {
   for (const auto& [activation, name] : kActivationNames) {
     if (activation == Activation::relu) continue;  // differences straddle its kink

@@ -175,7 +175,7 @@ TEST(Options, SuggestionsAreNear) {
   EXPECT_EQ(table().suggestion("Model.D_Model"), "model.d_model");
   EXPECT_EQ(table().suggestion("train.warmup_step"), "optim.warmup_steps");
   EXPECT_EQ(table().suggestion("n_heads"), "model.n_heads");
-  EXPECT_EQ(table().suggestion("attention.mla_kv_rank"), "");
+  EXPECT_EQ(table().suggestion("attention.mla_kv_rnk"), "attention.mla_kv_rank");
   EXPECT_EQ(table().suggestion("x"), "");
   EXPECT_EQ(table().suggestion(std::string(100'000, 'a')), "");
 }

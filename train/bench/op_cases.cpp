@@ -12,6 +12,7 @@
 #include "framework/ops/elementwise.h"
 #include "framework/ops/embedding.h"
 #include "framework/ops/head_norm.h"
+#include "framework/ops/heads.h"
 #include "framework/ops/linear.h"
 #include "framework/ops/linear_activation.h"
 #include "framework/ops/linear_cross_entropy.h"
@@ -190,6 +191,7 @@ std::vector<OpCase> op_cases(const Config& config) {
   const Shape batch{s.B, s.T};
   const int64_t ND = s.N * s.D;
   const int64_t offsets = 2 * s.T - 1;
+  const int64_t half = (s.dh + 1) / 2;  // columns of a stream beside each head
   const auto ids = std::make_shared<const std::vector<int32_t>>(s.ids());
   constexpr int64_t kBuckets = 32;
   const auto buckets = std::make_shared<std::vector<int32_t>>(static_cast<std::size_t>(offsets));
@@ -260,6 +262,25 @@ std::vector<OpCase> op_cases(const Config& config) {
        .run = [count = (s.T + 1) / 2](Tape&, In x) { return last_rows(x[0], count); },
        .forward_bytes = s.bytes(2 * s.B * ((s.T + 1) / 2) * s.D),
        .backward_bytes = s.bytes(s.B * ((s.T + 1) / 2) * s.D + ND)},
+      {.op = "join_heads",
+       .shape = fmt::format("[{}, {}, {} x ({} + {})]", s.B, s.T, s.H, half, s.dh),
+       .inputs = {s.random({s.B, s.T, half}), s.random({s.B, s.T, s.heads})},
+       .run =
+           [half, H = s.H, dh = s.dh](Tape&, In x) {
+             return join_heads(Heads{x[0], 0, 1, half}, Heads{x[1], 0, H, dh}, H);
+           },
+       .forward_bytes = s.bytes(s.N * (half + s.heads + s.H * (half + s.dh))),
+       .backward_bytes = s.bytes(s.N * (half + s.heads + s.H * (half + s.dh)))},
+      {.op = "head_linear",
+       .shape = fmt::format("{} heads of {} -> {}", s.H, s.dh, 4 * s.dh),
+       .inputs = {s.random({s.B, s.T, s.heads}), s.random({s.heads, 4 * s.dh})},
+       .run =
+           [H = s.H, dh = s.dh](Tape&, In x) {
+             return head_linear(Heads{x[0], 0, H, dh}, x[1], false);
+           },
+       .forward_bytes = s.bytes(s.N * 5 * s.heads + 4 * s.heads * s.dh),
+       .backward_bytes = s.bytes(s.N * 10 * s.heads + 8 * s.heads * s.dh),
+       .forward_flops = 2 * static_cast<double>(s.N * s.heads * 4 * s.dh)},
       {.op = "cross_entropy",
        .shape = fmt::format("[{}, {}]", s.N, s.V),
        .inputs = {s.random({s.N, s.V})},

@@ -890,6 +890,17 @@ TEST(AttentionTest, ManyQueriesMayReadFewKeysWhereNoPositionMatters) {
   EXPECT_THROW(attention(q, k, k, {.mask = {.causal = false, .window_radius = 2}}), Error);
 }
 
+TEST(AttentionTest, HeadsThatArePartOfAVarLeaveTheRestOfItsGradientAlone) {
+  // Each operand has columns, keys and values also rows, that no head reads; one Var serves before and after.
+  const Function f = [](Tape&, const std::vector<Var>& in) {
+    const Var y = attention(Heads{in[0], 1, 2, 3}, Heads{in[1], 0, 1, 3, 5}, Heads{in[1], 4, 1, 3, 5}, {.scale = 0.6});
+    return add(y, attention(Heads{in[2], 6, 2, 3}, Heads{in[2], 3, 1, 3}, Heads{y, 3, 1, 3}, {.scale = 0.7}));
+  };
+  EXPECT_LT(gradient_error(f, {random_tensor({2, 5, 8}, DType::f64, 1), random_tensor({2, 7, 8}, DType::f64, 2),
+                               random_tensor({2, 5, 12}, DType::f64, 3)}),
+            2e-9);
+}
+
 TEST(AttentionTest, RefusesHeadsAndSequencesThatDoNotFit) {
   Workspace workspace;
   Tape tape(workspace, Mode::inference);

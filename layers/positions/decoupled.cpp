@@ -1,0 +1,41 @@
+#include "layers/positions/decoupled.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ropewalk {
+namespace {
+
+class Decoupled : public PositionScheme {
+ public:
+  Decoupled(std::unique_ptr<PositionScheme> scheme, std::unique_ptr<PositionScheme> rotation)
+      : scheme_(std::move(scheme)), rotation_(std::move(rotation)) {}
+
+  void declare(const Declarations& declarations) override { scheme_->declare(declarations); }
+  void declare_in_block(const Declarations& declarations, const std::string& prefix) override {
+    scheme_->declare_in_block(declarations, prefix);
+  }
+  void prepare(int64_t length) override {
+    scheme_->prepare(length);
+    rotation_->prepare(length);
+  }
+  Var embed(Var x, const TokenPlaces& places) const override { return scheme_->embed(x, places); }
+  const RotaryTable* rotation() const override { return rotation_->rotation(); }
+  void bias(Tape& tape, int64_t block, AttentionOptions& options) const override {
+    scheme_->bias(tape, block, options);
+  }
+  int64_t greatest_length() const override { return scheme_->greatest_length(); }
+
+ private:
+  std::unique_ptr<PositionScheme> scheme_;
+  std::unique_ptr<PositionScheme> rotation_;
+};
+
+}  // namespace
+
+std::unique_ptr<PositionScheme> with_rotation_of(std::unique_ptr<PositionScheme> scheme,
+                                                 std::unique_ptr<PositionScheme> rotation) {
+  return std::make_unique<Decoupled>(std::move(scheme), std::move(rotation));
+}
+
+}  // namespace ropewalk
