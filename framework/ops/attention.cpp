@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "framework/for_type.h"
 #include "framework/ops/attention.h"
 #include "framework/ops/attention_problem.h"
 #include "framework/ops/attention_rows.h"
@@ -486,18 +487,10 @@ void backward_all(const AttentionProblem<T>& p, const AttentionScratch<T>& w) {
   head.unpack_relative_keys();
 }
 
-void ForwardF32(const AttentionProblem<float>& p, const AttentionScratch<float>& w) {
-  forward_all(p, w);
-}
-void ForwardF64(const AttentionProblem<double>& p, const AttentionScratch<double>& w) {
-  forward_all(p, w);
-}
-void BackwardF32(const AttentionProblem<float>& p, const AttentionScratch<float>& w) {
-  backward_all(p, w);
-}
-void BackwardF64(const AttentionProblem<double>& p, const AttentionScratch<double>& w) {
-  backward_all(p, w);
-}
+constexpr auto& ForwardF32 = forward_all<float>;
+constexpr auto& ForwardF64 = forward_all<double>;
+constexpr auto& BackwardF32 = backward_all<float>;
+constexpr auto& BackwardF64 = backward_all<double>;
 
 }  // namespace
 }  // namespace ropewalk::HWY_NAMESPACE
@@ -511,19 +504,6 @@ HWY_EXPORT(ForwardF32);
 HWY_EXPORT(ForwardF64);
 HWY_EXPORT(BackwardF32);
 HWY_EXPORT(BackwardF64);
-
-void run_forward(const AttentionProblem<float>& p, const AttentionScratch<float>& w) {
-  HWY_DYNAMIC_DISPATCH(ForwardF32)(p, w);
-}
-void run_forward(const AttentionProblem<double>& p, const AttentionScratch<double>& w) {
-  HWY_DYNAMIC_DISPATCH(ForwardF64)(p, w);
-}
-void run_backward(const AttentionProblem<float>& p, const AttentionScratch<float>& w) {
-  HWY_DYNAMIC_DISPATCH(BackwardF32)(p, w);
-}
-void run_backward(const AttentionProblem<double>& p, const AttentionScratch<double>& w) {
-  HWY_DYNAMIC_DISPATCH(BackwardF64)(p, w);
-}
 
 /// Extents and layout of the operands of one call; the data pointers are filled in afterwards.
 struct Extents {
@@ -578,7 +558,8 @@ void forward(AttentionProblem<T>& p, const AttentionOptions& options, Tape& tape
   p.lse = tape.arena().allocate<T>(static_cast<std::size_t>(p.B * p.H * p.queries));
   p.statistics = options.statistics;
   const Arena::Mark mark = tape.arena().mark();
-  run_forward(p, AttentionScratch<T>(tape.arena(), p, false));
+  for_type<T>(HWY_DYNAMIC_DISPATCH(ForwardF32), HWY_DYNAMIC_DISPATCH(ForwardF64))(
+      p, AttentionScratch<T>(tape.arena(), p, false));
   tape.arena().rewind(mark);
   p.statistics = nullptr;
 }
@@ -589,7 +570,8 @@ void backward(AttentionProblem<T> p, Var offset_bias, Var relative_keys, Tape& t
   p.d_offset_bias = tape.gradient_accumulator<T>(offset_bias);
   p.d_relative_keys = tape.gradient_accumulator<T>(relative_keys);
   const Arena::Mark mark = tape.arena().mark();
-  run_backward(p, AttentionScratch<T>(tape.arena(), p, true));
+  for_type<T>(HWY_DYNAMIC_DISPATCH(BackwardF32), HWY_DYNAMIC_DISPATCH(BackwardF64))(
+      p, AttentionScratch<T>(tape.arena(), p, true));
   tape.arena().rewind(mark);
 }
 

@@ -4,6 +4,7 @@
 
 #include "framework/simd-inl.h"
 
+#include "framework/for_type.h"
 #include "framework/ops/checks.h"
 #include "framework/ops/norm.h"
 #include "framework/ops/norm_rows.h"
@@ -106,19 +107,10 @@ void backward(const NormRows<T>& in, const T* dy, GradientSink<T> dx, T* dweight
   }
 }
 
-void NormForwardF32(const NormRows<float>& in, float eps, float* y) {
-  forward(in, eps, y);
-}
-void NormForwardF64(const NormRows<double>& in, double eps, double* y) {
-  forward(in, eps, y);
-}
-void NormBackwardF32(const NormRows<float>& in, const float* dy, GradientSink<float> dx, float* dweight, float* dbias) {
-  backward(in, dy, dx, dweight, dbias);
-}
-void NormBackwardF64(const NormRows<double>& in, const double* dy, GradientSink<double> dx, double* dweight,
-                     double* dbias) {
-  backward(in, dy, dx, dweight, dbias);
-}
+constexpr auto& ForwardF32 = forward<float>;
+constexpr auto& ForwardF64 = forward<double>;
+constexpr auto& BackwardF32 = backward<float>;
+constexpr auto& BackwardF64 = backward<double>;
 
 }  // namespace
 }  // namespace ropewalk::HWY_NAMESPACE
@@ -128,23 +120,10 @@ HWY_AFTER_NAMESPACE();
 namespace ropewalk {
 namespace {
 
-HWY_EXPORT(NormForwardF32);
-HWY_EXPORT(NormForwardF64);
-HWY_EXPORT(NormBackwardF32);
-HWY_EXPORT(NormBackwardF64);
-
-void forward(const NormRows<float>& in, double eps, float* y) {
-  HWY_DYNAMIC_DISPATCH(NormForwardF32)(in, static_cast<float>(eps), y);
-}
-void forward(const NormRows<double>& in, double eps, double* y) {
-  HWY_DYNAMIC_DISPATCH(NormForwardF64)(in, eps, y);
-}
-void backward(const NormRows<float>& in, const float* dy, GradientSink<float> dx, float* dweight, float* dbias) {
-  HWY_DYNAMIC_DISPATCH(NormBackwardF32)(in, dy, dx, dweight, dbias);
-}
-void backward(const NormRows<double>& in, const double* dy, GradientSink<double> dx, double* dweight, double* dbias) {
-  HWY_DYNAMIC_DISPATCH(NormBackwardF64)(in, dy, dx, dweight, dbias);
-}
+HWY_EXPORT(ForwardF32);
+HWY_EXPORT(ForwardF64);
+HWY_EXPORT(BackwardF32);
+HWY_EXPORT(BackwardF64);
 
 Var norm(const char* op, Var x, Var weight, Var bias, double eps, bool centred) {
   Tape& tape = *x.tape;
@@ -156,6 +135,8 @@ Var norm(const char* op, Var x, Var weight, Var bias, double eps, bool centred) 
   const int64_t rows = x.value().elements() / n;
   const Tensor y = tape.allocate(x.shape(), x.dtype());
   return dispatch(x.dtype(), [&]<class T>() {
+    auto& forward = for_type<T>(HWY_DYNAMIC_DISPATCH(ForwardF32), HWY_DYNAMIC_DISPATCH(ForwardF64));
+    auto& backward = for_type<T>(HWY_DYNAMIC_DISPATCH(BackwardF32), HWY_DYNAMIC_DISPATCH(BackwardF64));
     const NormRows<T> in{.rows = rows,
                          .n = n,
                          .x = x.value().data<T>(),
@@ -163,7 +144,7 @@ Var norm(const char* op, Var x, Var weight, Var bias, double eps, bool centred) 
                          .bias = bias ? bias.value().data<T>() : nullptr,
                          .mean = centred ? tape.arena().allocate<T>(static_cast<std::size_t>(rows)) : nullptr,
                          .reciprocal_root = tape.arena().allocate<T>(static_cast<std::size_t>(rows))};
-    forward(in, eps, y.data<T>());
+    forward(in, static_cast<T>(eps), y.data<T>());
     return tape.record(op, y, {x, weight, bias}, [=](Tape& t, Var result) {
       T* dweight = t.gradient_accumulator<T>(weight);
       T* dbias = t.gradient_accumulator<T>(bias);
