@@ -12,10 +12,9 @@ enum class Transpose : bool { no, yes };
 ///
 /// By kernels of our own where one extent is small enough that the library's overhead shows (gemm_is_own), else by the
 /// library.
-void gemm(Transpose transpose_a, Transpose transpose_b, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda,
-          const float* b, int64_t ldb, bool add, float* c, int64_t ldc);
-void gemm(Transpose transpose_a, Transpose transpose_b, int64_t m, int64_t n, int64_t k, const double* a, int64_t lda,
-          const double* b, int64_t ldb, bool add, double* c, int64_t ldc);
+template <class T>
+void gemm(Transpose transpose_a, Transpose transpose_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda,
+          const T* b, int64_t ldb, bool add, T* c, int64_t ldc);
 
 /// Whether gemm() takes a product of these extents to our own kernels; docs/performance.md has the measurements.
 constexpr bool gemm_is_own(int64_t m, int64_t n, int64_t k) {
@@ -36,9 +35,8 @@ void library_gemm(Transpose transpose_a, Transpose transpose_b, int64_t m, int64
 const char* gemm_library();
 
 /// The same by our own kernels, whatever the size.
-void own_gemm(Transpose transpose_a, Transpose transpose_b, int64_t m, int64_t n, int64_t k, const float* a,
-              int64_t lda, const float* b, int64_t ldb, bool add, float* c, int64_t ldc);
-void own_gemm(Transpose transpose_a, Transpose transpose_b, int64_t m, int64_t n, int64_t k, const double* a,
-              int64_t lda, const double* b, int64_t ldb, bool add, double* c, int64_t ldc);
+template <class T>
+void own_gemm(Transpose transpose_a, Transpose transpose_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda,
+              const T* b, int64_t ldb, bool add, T* c, int64_t ldc);
 
 }  // namespace ropewalk

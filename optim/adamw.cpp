@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "framework/error.h"
+#include "framework/for_type.h"
 #include "optim/adamw.h"
 #include "optim/adamw_kernel.h"
 
@@ -67,12 +68,8 @@ void update(const AdamWCoefficients& c, const AdamWArrays<T>& a, AdamWSquares* s
   }
 }
 
-void UpdateF32(const AdamWCoefficients& c, const AdamWArrays<float>& a, AdamWSquares* squares) {
-  update(c, a, squares);
-}
-void UpdateF64(const AdamWCoefficients& c, const AdamWArrays<double>& a, AdamWSquares* squares) {
-  update(c, a, squares);
-}
+constexpr auto& UpdateF32 = update<float>;
+constexpr auto& UpdateF64 = update<double>;
 
 }  // namespace
 }  // namespace ropewalk::HWY_NAMESPACE
@@ -84,13 +81,6 @@ namespace {
 
 HWY_EXPORT(UpdateF32);
 HWY_EXPORT(UpdateF64);
-
-void update(const AdamWCoefficients& c, const AdamWArrays<float>& a, AdamWSquares* squares) {
-  HWY_DYNAMIC_DISPATCH(UpdateF32)(c, a, squares);
-}
-void update(const AdamWCoefficients& c, const AdamWArrays<double>& a, AdamWSquares* squares) {
-  HWY_DYNAMIC_DISPATCH(UpdateF64)(c, a, squares);
-}
 
 constexpr double kNoFloor = -std::numeric_limits<double>::infinity();
 
@@ -137,6 +127,7 @@ void AdamW::step(const Tensor& gradient, double clip, double lr, int64_t step, U
                                  .step_size = lr / (1 - std::pow(beta1_, s)),
                                  .second_moment_root = 1 / std::sqrt(1 - std::pow(beta2_, s))};
   dispatch(values_.dtype, [&]<class T>() {
+    auto& update = for_type<T>(HWY_DYNAMIC_DISPATCH(UpdateF32), HWY_DYNAMIC_DISPATCH(UpdateF64));
     for (std::size_t i = 0; i < segments_.size(); ++i) {
       const Segment& segment = segments_[i];
       coefficients.decay = segment.decays ? lr * weight_decay_ : 0.0;

@@ -7,18 +7,15 @@
 #include <cmath>
 
 #include "framework/error.h"
+#include "framework/for_type.h"
 #include "optim/norms.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ropewalk::HWY_NAMESPACE {
 namespace {
 
-double SumOfSquaresF32(const float* x, int64_t n) {
-  return sum_of_squares(x, n);
-}
-double SumOfSquaresF64(const double* x, int64_t n) {
-  return sum_of_squares(x, n);
-}
+constexpr auto& SumOfSquaresF32 = sum_of_squares<float>;
+constexpr auto& SumOfSquaresF64 = sum_of_squares<double>;
 
 }  // namespace
 }  // namespace ropewalk::HWY_NAMESPACE
@@ -31,11 +28,9 @@ namespace {
 HWY_EXPORT(SumOfSquaresF32);
 HWY_EXPORT(SumOfSquaresF64);
 
-double sum_of_squares(const float* x, int64_t n) {
-  return HWY_DYNAMIC_DISPATCH(SumOfSquaresF32)(x, n);
-}
-double sum_of_squares(const double* x, int64_t n) {
-  return HWY_DYNAMIC_DISPATCH(SumOfSquaresF64)(x, n);
+template <class T>
+double sum_of_squares(const T* x, int64_t n) {
+  return for_type<T>(HWY_DYNAMIC_DISPATCH(SumOfSquaresF32), HWY_DYNAMIC_DISPATCH(SumOfSquaresF64))(x, n);
 }
 
 }  // namespace

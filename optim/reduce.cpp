@@ -5,6 +5,7 @@
 #include "framework/simd-inl.h"
 
 #include "framework/error.h"
+#include "framework/for_type.h"
 #include "optim/reduce.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -16,12 +17,8 @@ void add_into(T* total, const T* lane, int64_t n) {
   vectorise<T>(n, [&](auto d, int64_t i) HWY_ATTR { store_or_add(d, true, hn::LoadU(d, lane + i), total + i); });
 }
 
-void AddIntoF32(float* total, const float* lane, int64_t n) {
-  add_into(total, lane, n);
-}
-void AddIntoF64(double* total, const double* lane, int64_t n) {
-  add_into(total, lane, n);
-}
+constexpr auto& AddIntoF32 = add_into<float>;
+constexpr auto& AddIntoF64 = add_into<double>;
 
 }  // namespace
 }  // namespace ropewalk::HWY_NAMESPACE
@@ -34,13 +31,6 @@ namespace {
 HWY_EXPORT(AddIntoF32);
 HWY_EXPORT(AddIntoF64);
 
-void add_into(float* total, const float* lane, int64_t n) {
-  HWY_DYNAMIC_DISPATCH(AddIntoF32)(total, lane, n);
-}
-void add_into(double* total, const double* lane, int64_t n) {
-  HWY_DYNAMIC_DISPATCH(AddIntoF64)(total, lane, n);
-}
-
 }  // namespace
 
 void add_into(const Tensor& total, const Tensor& lane) {
@@ -50,7 +40,10 @@ void add_into(const Tensor& total, const Tensor& lane) {
           name_of(lane.dtype), name_of(total.dtype));
   require(total.elements() == lane.elements(), "a buffer of {} elements is added to one of {}", lane.elements(),
           total.elements());
-  dispatch(total.dtype, [&]<class T>() { add_into(total.data<T>(), lane.data<T>(), total.elements()); });
+  dispatch(total.dtype, [&]<class T>() {
+    auto& kernel = for_type<T>(HWY_DYNAMIC_DISPATCH(AddIntoF32), HWY_DYNAMIC_DISPATCH(AddIntoF64));
+    kernel(total.data<T>(), lane.data<T>(), total.elements());
+  });
 }
 
 }  // namespace ropewalk

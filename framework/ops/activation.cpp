@@ -4,6 +4,7 @@
 
 #include "framework/ops/activation-inl.h"
 
+#include "framework/for_type.h"
 #include "framework/ops/activation.h"
 #include "framework/ops/checks.h"
 
@@ -51,34 +52,14 @@ void gated_backward(ActivationFunction kind, const T* dy, const T* gate, const T
   });
 }
 
-void ActivationForwardF32(ActivationFunction kind, const float* x, int64_t n, float* y) {
-  forward(kind, x, n, y);
-}
-void ActivationForwardF64(ActivationFunction kind, const double* x, int64_t n, double* y) {
-  forward(kind, x, n, y);
-}
-void ActivationBackwardF32(ActivationFunction kind, const float* dy, const float* x, int64_t n,
-                           GradientSink<float> dx) {
-  backward(kind, dy, x, n, dx);
-}
-void ActivationBackwardF64(ActivationFunction kind, const double* dy, const double* x, int64_t n,
-                           GradientSink<double> dx) {
-  backward(kind, dy, x, n, dx);
-}
-void GatedForwardF32(ActivationFunction kind, const float* gate, const float* up, int64_t n, float* y) {
-  gated_forward(kind, gate, up, n, y);
-}
-void GatedForwardF64(ActivationFunction kind, const double* gate, const double* up, int64_t n, double* y) {
-  gated_forward(kind, gate, up, n, y);
-}
-void GatedBackwardF32(ActivationFunction kind, const float* dy, const float* gate, const float* up, int64_t n,
-                      GradientSink<float> dgate, GradientSink<float> dup) {
-  gated_backward(kind, dy, gate, up, n, dgate, dup);
-}
-void GatedBackwardF64(ActivationFunction kind, const double* dy, const double* gate, const double* up, int64_t n,
-                      GradientSink<double> dgate, GradientSink<double> dup) {
-  gated_backward(kind, dy, gate, up, n, dgate, dup);
-}
+constexpr auto& ForwardF32 = forward<float>;
+constexpr auto& ForwardF64 = forward<double>;
+constexpr auto& BackwardF32 = backward<float>;
+constexpr auto& BackwardF64 = backward<double>;
+constexpr auto& GatedForwardF32 = gated_forward<float>;
+constexpr auto& GatedForwardF64 = gated_forward<double>;
+constexpr auto& GatedBackwardF32 = gated_backward<float>;
+constexpr auto& GatedBackwardF64 = gated_backward<double>;
 
 }  // namespace
 }  // namespace ropewalk::HWY_NAMESPACE
@@ -88,41 +69,14 @@ HWY_AFTER_NAMESPACE();
 namespace ropewalk {
 namespace {
 
-HWY_EXPORT(ActivationForwardF32);
-HWY_EXPORT(ActivationForwardF64);
-HWY_EXPORT(ActivationBackwardF32);
-HWY_EXPORT(ActivationBackwardF64);
+HWY_EXPORT(ForwardF32);
+HWY_EXPORT(ForwardF64);
+HWY_EXPORT(BackwardF32);
+HWY_EXPORT(BackwardF64);
 HWY_EXPORT(GatedForwardF32);
 HWY_EXPORT(GatedForwardF64);
 HWY_EXPORT(GatedBackwardF32);
 HWY_EXPORT(GatedBackwardF64);
-
-void forward(ActivationFunction kind, const float* x, int64_t n, float* y) {
-  HWY_DYNAMIC_DISPATCH(ActivationForwardF32)(kind, x, n, y);
-}
-void forward(ActivationFunction kind, const double* x, int64_t n, double* y) {
-  HWY_DYNAMIC_DISPATCH(ActivationForwardF64)(kind, x, n, y);
-}
-void backward(ActivationFunction kind, const float* dy, const float* x, int64_t n, GradientSink<float> dx) {
-  HWY_DYNAMIC_DISPATCH(ActivationBackwardF32)(kind, dy, x, n, dx);
-}
-void backward(ActivationFunction kind, const double* dy, const double* x, int64_t n, GradientSink<double> dx) {
-  HWY_DYNAMIC_DISPATCH(ActivationBackwardF64)(kind, dy, x, n, dx);
-}
-void gated_forward(ActivationFunction kind, const float* gate, const float* up, int64_t n, float* y) {
-  HWY_DYNAMIC_DISPATCH(GatedForwardF32)(kind, gate, up, n, y);
-}
-void gated_forward(ActivationFunction kind, const double* gate, const double* up, int64_t n, double* y) {
-  HWY_DYNAMIC_DISPATCH(GatedForwardF64)(kind, gate, up, n, y);
-}
-void gated_backward(ActivationFunction kind, const float* dy, const float* gate, const float* up, int64_t n,
-                    GradientSink<float> dgate, GradientSink<float> dup) {
-  HWY_DYNAMIC_DISPATCH(GatedBackwardF32)(kind, dy, gate, up, n, dgate, dup);
-}
-void gated_backward(ActivationFunction kind, const double* dy, const double* gate, const double* up, int64_t n,
-                    GradientSink<double> dgate, GradientSink<double> dup) {
-  HWY_DYNAMIC_DISPATCH(GatedBackwardF64)(kind, dy, gate, up, n, dgate, dup);
-}
 
 }  // namespace
 
@@ -131,6 +85,8 @@ Var activation(Var x, ActivationFunction kind) {
   const int64_t n = x.value().elements();
   const Tensor y = tape.allocate(x.shape(), x.dtype());
   return dispatch(x.dtype(), [&]<class T>() {
+    auto& forward = for_type<T>(HWY_DYNAMIC_DISPATCH(ForwardF32), HWY_DYNAMIC_DISPATCH(ForwardF64));
+    auto& backward = for_type<T>(HWY_DYNAMIC_DISPATCH(BackwardF32), HWY_DYNAMIC_DISPATCH(BackwardF64));
     forward(kind, x.value().data<T>(), n, y.data<T>());
     return tape.record("activation", y, {x}, [=](Tape& t, Var result) {
       const GradientSink<T> dx = t.gradient_sink<T>(x);
@@ -148,12 +104,14 @@ Var gated_activation(Var gate, Var up, ActivationFunction kind) {
   const int64_t n = gate.value().elements();
   const Tensor y = tape.allocate(gate.shape(), gate.dtype());
   return dispatch(gate.dtype(), [&]<class T>() {
-    gated_forward(kind, gate.value().data<T>(), up.value().data<T>(), n, y.data<T>());
+    auto& forward = for_type<T>(HWY_DYNAMIC_DISPATCH(GatedForwardF32), HWY_DYNAMIC_DISPATCH(GatedForwardF64));
+    auto& backward = for_type<T>(HWY_DYNAMIC_DISPATCH(GatedBackwardF32), HWY_DYNAMIC_DISPATCH(GatedBackwardF64));
+    forward(kind, gate.value().data<T>(), up.value().data<T>(), n, y.data<T>());
     return tape.record("gated_activation", y, {gate, up}, [=](Tape& t, Var result) {
       // In this order: where both are the same Var, the kernel stores the first and adds the second.
       const GradientSink<T> dgate = t.gradient_sink<T>(gate);
       const GradientSink<T> dup = t.gradient_sink<T>(up);
-      gated_backward(kind, t.gradient<T>(result), gate.value().data<T>(), up.value().data<T>(), n, dgate, dup);
+      backward(kind, t.gradient<T>(result), gate.value().data<T>(), up.value().data<T>(), n, dgate, dup);
     });
   });
 }

@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "framework/for_type.h"
 #include "framework/ops/attention.h"
 #include "framework/ops/attention_problem.h"
 #include "framework/ops/attention_rows.h"
@@ -516,18 +517,10 @@ void backward_all(const AttentionProblem<T>& p, const AttentionScratch<T>& w) {
   Head<T>(p, w).unpack_relative_keys();
 }
 
-void ForwardF32(const AttentionProblem<float>& p, const AttentionScratch<float>& w) {
-  forward_all(p, w);
-}
-void ForwardF64(const AttentionProblem<double>& p, const AttentionScratch<double>& w) {
-  forward_all(p, w);
-}
-void BackwardF32(const AttentionProblem<float>& p, const AttentionScratch<float>& w) {
-  backward_all(p, w);
-}
-void BackwardF64(const AttentionProblem<double>& p, const AttentionScratch<double>& w) {
-  backward_all(p, w);
-}
+constexpr auto& ForwardF32 = forward_all<float>;
+constexpr auto& ForwardF64 = forward_all<double>;
+constexpr auto& BackwardF32 = backward_all<float>;
+constexpr auto& BackwardF64 = backward_all<double>;
 
 }  // namespace
 }  // namespace ropewalk::HWY_NAMESPACE
@@ -541,19 +534,6 @@ HWY_EXPORT(ForwardF32);
 HWY_EXPORT(ForwardF64);
 HWY_EXPORT(BackwardF32);
 HWY_EXPORT(BackwardF64);
-
-void run_forward(const AttentionProblem<float>& p, const AttentionScratch<float>& w) {
-  HWY_DYNAMIC_DISPATCH(ForwardF32)(p, w);
-}
-void run_forward(const AttentionProblem<double>& p, const AttentionScratch<double>& w) {
-  HWY_DYNAMIC_DISPATCH(ForwardF64)(p, w);
-}
-void run_backward(const AttentionProblem<float>& p, const AttentionScratch<float>& w) {
-  HWY_DYNAMIC_DISPATCH(BackwardF32)(p, w);
-}
-void run_backward(const AttentionProblem<double>& p, const AttentionScratch<double>& w) {
-  HWY_DYNAMIC_DISPATCH(BackwardF64)(p, w);
-}
 
 /// Extents of the operands of one call.
 struct Extents {
@@ -662,7 +642,8 @@ void forward(AttentionProblem<T>& p, const AttentionOptions& options, Tape& tape
   p.lse = tape.arena().allocate<T>(static_cast<std::size_t>(p.B * p.H * p.queries));
   p.statistics = options.statistics;
   const Arena::Mark mark = tape.arena().mark();
-  run_forward(p, AttentionScratch<T>(tape.arena(), p, false));
+  for_type<T>(HWY_DYNAMIC_DISPATCH(ForwardF32), HWY_DYNAMIC_DISPATCH(ForwardF64))(
+      p, AttentionScratch<T>(tape.arena(), p, false));
   tape.arena().rewind(mark);
   p.statistics = nullptr;
 }
@@ -675,7 +656,8 @@ void backward(AttentionProblem<T> p, Var offset_bias, int64_t bias_column, Var r
   if (p.d_offset_bias != nullptr) p.d_offset_bias += bias_column;
   p.d_relative_keys = tape.gradient_accumulator<T>(relative_keys);
   const Arena::Mark mark = tape.arena().mark();
-  run_backward(p, AttentionScratch<T>(tape.arena(), p, true));
+  for_type<T>(HWY_DYNAMIC_DISPATCH(BackwardF32), HWY_DYNAMIC_DISPATCH(BackwardF64))(
+      p, AttentionScratch<T>(tape.arena(), p, true));
   tape.arena().rewind(mark);
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "framework/for_type.h"
 #include "framework/ops/checks.h"
 #include "framework/ops/cross_entropy.h"
 #include "framework/ops/cross_entropy_rows.h"
@@ -39,26 +40,12 @@ void softmax_minus_onehot(const T* x, int64_t n, double log_sum, int32_t target,
   row[target] = before + scale * (p - T(1));
 }
 
-double LogSumExpF32(const float* x, int64_t n) {
-  return log_sum_exp(x, n);
-}
-double LogSumExpF64(const double* x, int64_t n) {
-  return log_sum_exp(x, n);
-}
-float MaxF32(const float* x, int64_t n) {
-  return max_of(x, n);
-}
-double MaxF64(const double* x, int64_t n) {
-  return max_of(x, n);
-}
-void SoftmaxMinusOnehotF32(const float* x, int64_t n, double log_sum, int32_t target, float scale, bool accumulate,
-                           float* row) {
-  softmax_minus_onehot(x, n, log_sum, target, scale, accumulate, row);
-}
-void SoftmaxMinusOnehotF64(const double* x, int64_t n, double log_sum, int32_t target, double scale, bool accumulate,
-                           double* row) {
-  softmax_minus_onehot(x, n, log_sum, target, scale, accumulate, row);
-}
+constexpr auto& LogSumExpF32 = log_sum_exp<float>;
+constexpr auto& LogSumExpF64 = log_sum_exp<double>;
+constexpr auto& MaxF32 = max_of<float>;
+constexpr auto& MaxF64 = max_of<double>;
+constexpr auto& SoftmaxMinusOnehotF32 = softmax_minus_onehot<float>;
+constexpr auto& SoftmaxMinusOnehotF64 = softmax_minus_onehot<double>;
 
 }  // namespace
 }  // namespace ropewalk::HWY_NAMESPACE
@@ -75,28 +62,23 @@ HWY_EXPORT(MaxF64);
 HWY_EXPORT(SoftmaxMinusOnehotF32);
 HWY_EXPORT(SoftmaxMinusOnehotF64);
 
-float max_of(const float* x, int64_t n) {
-  return HWY_DYNAMIC_DISPATCH(MaxF32)(x, n);
-}
-double max_of(const double* x, int64_t n) {
-  return HWY_DYNAMIC_DISPATCH(MaxF64)(x, n);
-}
 }  // namespace
 
-double log_sum_exp(const float* x, int64_t n) {
-  return HWY_DYNAMIC_DISPATCH(LogSumExpF32)(x, n);
+template <class T>
+double log_sum_exp(const T* x, int64_t n) {
+  return for_type<T>(HWY_DYNAMIC_DISPATCH(LogSumExpF32), HWY_DYNAMIC_DISPATCH(LogSumExpF64))(x, n);
 }
-double log_sum_exp(const double* x, int64_t n) {
-  return HWY_DYNAMIC_DISPATCH(LogSumExpF64)(x, n);
+template decltype(log_sum_exp<float>) log_sum_exp<float>;
+template decltype(log_sum_exp<double>) log_sum_exp<double>;
+
+template <class T>
+void softmax_minus_onehot(const T* x, int64_t n, double log_sum, int32_t target, double scale, bool accumulate,
+                          T* row) {
+  auto& kernel = for_type<T>(HWY_DYNAMIC_DISPATCH(SoftmaxMinusOnehotF32), HWY_DYNAMIC_DISPATCH(SoftmaxMinusOnehotF64));
+  kernel(x, n, log_sum, target, static_cast<T>(scale), accumulate, row);
 }
-void softmax_minus_onehot(const float* x, int64_t n, double log_sum, int32_t target, double scale, bool accumulate,
-                          float* row) {
-  HWY_DYNAMIC_DISPATCH(SoftmaxMinusOnehotF32)(x, n, log_sum, target, static_cast<float>(scale), accumulate, row);
-}
-void softmax_minus_onehot(const double* x, int64_t n, double log_sum, int32_t target, double scale, bool accumulate,
-                          double* row) {
-  HWY_DYNAMIC_DISPATCH(SoftmaxMinusOnehotF64)(x, n, log_sum, target, scale, accumulate, row);
-}
+template decltype(softmax_minus_onehot<float>) softmax_minus_onehot<float>;
+template decltype(softmax_minus_onehot<double>) softmax_minus_onehot<double>;
 
 void check_cross_entropy(std::string_view op, int64_t rows, int64_t vocab, const int32_t* targets, double normalizer) {
   require(vocab >= 1, "{}: logits without columns leave no token to choose from", op);
@@ -172,6 +154,7 @@ void argmax_rows(const Tensor& logits, int32_t* columns) {
           logits.shape.to_string());
   const int64_t n = logits.shape[-1];
   dispatch(logits.dtype, [&]<class T>() {
+    auto& max_of = for_type<T>(HWY_DYNAMIC_DISPATCH(MaxF32), HWY_DYNAMIC_DISPATCH(MaxF64));
     for (int64_t r = 0; r < logits.shape.rows(); ++r) {
       const T* x = logits.data<T>() + r * n;
       const T greatest = max_of(x, n);

@@ -7,14 +7,12 @@
 namespace ropewalk {
 
 /// log sum exp of one row of n logits.
-double log_sum_exp(const float* x, int64_t n);
-double log_sum_exp(const double* x, int64_t n);
+template <class T>
+double log_sum_exp(const T* x, int64_t n);
 
 /// row = scale (softmax(x) - onehot(target)), or += it, from the row's log-sum-exp; row may be x where it is stored.
-void softmax_minus_onehot(const float* x, int64_t n, double log_sum, int32_t target, double scale, bool accumulate,
-                          float* row);
-void softmax_minus_onehot(const double* x, int64_t n, double log_sum, int32_t target, double scale, bool accumulate,
-                          double* row);
+template <class T>
+void softmax_minus_onehot(const T* x, int64_t n, double log_sum, int32_t target, double scale, bool accumulate, T* row);
 
 /// Throws unless each of the rows of logits [.., V] has a target in [0, V) or none (-1), and the normalizer is
 /// positive.

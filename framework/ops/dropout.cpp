@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "framework/for_type.h"
 #include "framework/ops/checks.h"
 #include "framework/ops/dropout.h"
 #include "framework/random.h"
@@ -66,14 +67,8 @@ void keep_some(const RandomKey& key, uint64_t site, uint32_t threshold, T factor
   }
 }
 
-void KeepSomeF32(const RandomKey& key, uint64_t site, uint32_t threshold, float factor, const float* x, int64_t n,
-                 GradientSink<float> y) {
-  keep_some(key, site, threshold, factor, x, n, y);
-}
-void KeepSomeF64(const RandomKey& key, uint64_t site, uint32_t threshold, double factor, const double* x, int64_t n,
-                 GradientSink<double> y) {
-  keep_some(key, site, threshold, factor, x, n, y);
-}
+constexpr auto& KeepSomeF32 = keep_some<float>;
+constexpr auto& KeepSomeF64 = keep_some<double>;
 
 }  // namespace
 }  // namespace ropewalk::HWY_NAMESPACE
@@ -86,15 +81,6 @@ namespace {
 HWY_EXPORT(KeepSomeF32);
 HWY_EXPORT(KeepSomeF64);
 
-void keep_some(const RandomKey& key, uint64_t site, uint32_t threshold, double factor, const float* x, int64_t n,
-               GradientSink<float> y) {
-  HWY_DYNAMIC_DISPATCH(KeepSomeF32)(key, site, threshold, static_cast<float>(factor), x, n, y);
-}
-void keep_some(const RandomKey& key, uint64_t site, uint32_t threshold, double factor, const double* x, int64_t n,
-               GradientSink<double> y) {
-  HWY_DYNAMIC_DISPATCH(KeepSomeF64)(key, site, threshold, factor, x, n, y);
-}
-
 /// What dropout does to a value and, the same again, to its gradient.
 struct Mask {
   double rate;
@@ -105,11 +91,13 @@ struct Mask {
 
   template <class T>
   void apply(const T* x, int64_t sequences, int64_t n, GradientSink<T> y) const {
+    auto& keep_some = for_type<T>(HWY_DYNAMIC_DISPATCH(KeepSomeF32), HWY_DYNAMIC_DISPATCH(KeepSomeF64));
     const auto threshold = static_cast<uint32_t>(std::min(rate * 0x1.0p32, 0x1.0p32 - 1));
     for (int64_t b = 0; b < sequences; ++b) {
       const RandomKey key{
           .seed = seed, .stream = Stream::dropout, .a = step, .b = first_sequence + static_cast<uint32_t>(b)};
-      keep_some(key, site, threshold, 1.0 / (1.0 - rate), x + b * n, n, GradientSink<T>{y.data + b * n, y.accumulate});
+      keep_some(key, site, threshold, static_cast<T>(1.0 / (1.0 - rate)), x + b * n, n,
+                GradientSink<T>{y.data + b * n, y.accumulate});
     }
   }
 };

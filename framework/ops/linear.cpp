@@ -4,8 +4,10 @@
 
 #include "framework/gemm-inl.h"
 
+#include "framework/for_type.h"
 #include "framework/ops/checks.h"
 #include "framework/ops/linear.h"
+#include "framework/ops/vector_kernels.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ropewalk::HWY_NAMESPACE {
@@ -48,33 +50,10 @@ void add_column_sums(const T* dy, int64_t rows, int64_t n, bool accumulate, T* s
   }
 }
 
-template <class T>
-void add_scaled(const T* dy, int64_t n, T scale, GradientSink<T> dr) {
-  vectorise<T>(n, [&](auto d, int64_t i) HWY_ATTR {
-    store_or_add(d, dr.accumulate, hn::Mul(hn::Set(d, scale), hn::LoadU(d, dy + i)), dr.data + i);
-  });
-}
-
-void ForwardF32(const float* x, const float* weight, const float* bias, const float* residual, float residual_scale,
-                int64_t rows, int64_t in, int64_t out, float* y) {
-  forward(x, weight, bias, residual, residual_scale, rows, in, out, y);
-}
-void ForwardF64(const double* x, const double* weight, const double* bias, const double* residual,
-                double residual_scale, int64_t rows, int64_t in, int64_t out, double* y) {
-  forward(x, weight, bias, residual, residual_scale, rows, in, out, y);
-}
-void AddColumnSumsF32(const float* dy, int64_t rows, int64_t n, bool accumulate, float* sums) {
-  add_column_sums(dy, rows, n, accumulate, sums);
-}
-void AddColumnSumsF64(const double* dy, int64_t rows, int64_t n, bool accumulate, double* sums) {
-  add_column_sums(dy, rows, n, accumulate, sums);
-}
-void AddScaledF32(const float* dy, int64_t n, float scale, GradientSink<float> dr) {
-  add_scaled(dy, n, scale, dr);
-}
-void AddScaledF64(const double* dy, int64_t n, double scale, GradientSink<double> dr) {
-  add_scaled(dy, n, scale, dr);
-}
+constexpr auto& ForwardF32 = forward<float>;
+constexpr auto& ForwardF64 = forward<double>;
+constexpr auto& AddColumnSumsF32 = add_column_sums<float>;
+constexpr auto& AddColumnSumsF64 = add_column_sums<double>;
 
 }  // namespace
 }  // namespace ropewalk::HWY_NAMESPACE
@@ -88,30 +67,6 @@ HWY_EXPORT(ForwardF32);
 HWY_EXPORT(ForwardF64);
 HWY_EXPORT(AddColumnSumsF32);
 HWY_EXPORT(AddColumnSumsF64);
-HWY_EXPORT(AddScaledF32);
-HWY_EXPORT(AddScaledF64);
-
-void forward(const float* x, const float* weight, const float* bias, const float* residual, double residual_scale,
-             int64_t rows, int64_t in, int64_t out, float* y) {
-  HWY_DYNAMIC_DISPATCH(ForwardF32)
-  (x, weight, bias, residual, static_cast<float>(residual_scale), rows, in, out, y);
-}
-void forward(const double* x, const double* weight, const double* bias, const double* residual, double residual_scale,
-             int64_t rows, int64_t in, int64_t out, double* y) {
-  HWY_DYNAMIC_DISPATCH(ForwardF64)(x, weight, bias, residual, residual_scale, rows, in, out, y);
-}
-void add_column_sums(const float* dy, int64_t rows, int64_t n, bool accumulate, float* sums) {
-  HWY_DYNAMIC_DISPATCH(AddColumnSumsF32)(dy, rows, n, accumulate, sums);
-}
-void add_column_sums(const double* dy, int64_t rows, int64_t n, bool accumulate, double* sums) {
-  HWY_DYNAMIC_DISPATCH(AddColumnSumsF64)(dy, rows, n, accumulate, sums);
-}
-void add_scaled(const float* dy, int64_t n, double scale, GradientSink<float> dr) {
-  HWY_DYNAMIC_DISPATCH(AddScaledF32)(dy, n, static_cast<float>(scale), dr);
-}
-void add_scaled(const double* dy, int64_t n, double scale, GradientSink<double> dr) {
-  HWY_DYNAMIC_DISPATCH(AddScaledF64)(dy, n, scale, dr);
-}
 
 Var linear_or_add(const char* op, Var x, Var weight, Var bias, Var residual, double residual_scale) {
   Tape& tape = *x.tape;
@@ -121,14 +76,16 @@ Var linear_or_add(const char* op, Var x, Var weight, Var bias, Var residual, dou
   const int64_t rows = x.shape().rows();
   const Tensor y = tape.allocate(x.shape().with_last(out), x.dtype());
   return dispatch(x.dtype(), [&]<class T>() {
+    auto& forward = for_type<T>(HWY_DYNAMIC_DISPATCH(ForwardF32), HWY_DYNAMIC_DISPATCH(ForwardF64));
     forward(x.value().data<T>(), weight.value().data<T>(), bias ? bias.value().data<T>() : nullptr,
-            residual ? residual.value().data<T>() : nullptr, residual_scale, rows, in, out, y.data<T>());
+            residual ? residual.value().data<T>() : nullptr, static_cast<T>(residual_scale), rows, in, out,
+            y.data<T>());
     return tape.record(op, y, {x, weight, bias, residual}, [=](Tape& t, Var result) {
       const T* dy = t.gradient<T>(result);
       linear_backward(t, dy, x, weight, bias);
       if (!residual || (residual_scale == 1.0 && t.hand_over_gradient(result, residual))) return;
       const GradientSink<T> dr = t.gradient_sink<T>(residual);
-      if (dr) add_scaled(dy, rows * out, residual_scale, dr);
+      if (dr) scale_into(rows * out, static_cast<T>(residual_scale), dy, dr);
     });
   });
 }
@@ -159,11 +116,12 @@ void linear_backward(Tape& tape, const T* dy, Var x, Var weight, Var bias) {
          dweight.data, in);
   }
   if (const GradientSink<T> dbias = tape.gradient_sink<T>(bias)) {
+    auto& add_column_sums = for_type<T>(HWY_DYNAMIC_DISPATCH(AddColumnSumsF32), HWY_DYNAMIC_DISPATCH(AddColumnSumsF64));
     add_column_sums(dy, rows, out, dbias.accumulate, dbias.data);
   }
 }
-template void linear_backward<float>(Tape& tape, const float* dy, Var x, Var weight, Var bias);
-template void linear_backward<double>(Tape& tape, const double* dy, Var x, Var weight, Var bias);
+template decltype(linear_backward<float>) linear_backward<float>;
+template decltype(linear_backward<double>) linear_backward<double>;
 
 Var linear(Var x, Var weight, Var bias) {
   return linear_or_add("linear", x, weight, bias, {}, 1.0);

@@ -5,6 +5,7 @@
 #include "framework/gemm-inl.h"
 #include "framework/ops/activation-inl.h"
 
+#include "framework/for_type.h"
 #include "framework/ops/checks.h"
 #include "framework/ops/linear.h"
 #include "framework/ops/linear_activation.h"
@@ -63,28 +64,12 @@ void gated_backward(ActivationFunction kind, const T* dy, const T* gate, const T
   });
 }
 
-void ForwardF32(ActivationFunction kind, const float* x, const float* weight, const float* bias, const float* gate,
-                int64_t rows, int64_t in, int64_t out, float* u, float* y) {
-  forward(kind, x, weight, bias, gate, rows, in, out, u, y);
-}
-void ForwardF64(ActivationFunction kind, const double* x, const double* weight, const double* bias, const double* gate,
-                int64_t rows, int64_t in, int64_t out, double* u, double* y) {
-  forward(kind, x, weight, bias, gate, rows, in, out, u, y);
-}
-void BackwardF32(ActivationFunction kind, const float* dy, const float* u, int64_t n, float* du) {
-  backward(kind, dy, u, n, du);
-}
-void BackwardF64(ActivationFunction kind, const double* dy, const double* u, int64_t n, double* du) {
-  backward(kind, dy, u, n, du);
-}
-void GatedBackwardF32(ActivationFunction kind, const float* dy, const float* gate, const float* up, int64_t n,
-                      float* dgate, float* dup) {
-  gated_backward(kind, dy, gate, up, n, dgate, dup);
-}
-void GatedBackwardF64(ActivationFunction kind, const double* dy, const double* gate, const double* up, int64_t n,
-                      double* dgate, double* dup) {
-  gated_backward(kind, dy, gate, up, n, dgate, dup);
-}
+constexpr auto& ForwardF32 = forward<float>;
+constexpr auto& ForwardF64 = forward<double>;
+constexpr auto& BackwardF32 = backward<float>;
+constexpr auto& BackwardF64 = backward<double>;
+constexpr auto& GatedBackwardF32 = gated_backward<float>;
+constexpr auto& GatedBackwardF64 = gated_backward<double>;
 
 }  // namespace
 }  // namespace ropewalk::HWY_NAMESPACE
@@ -100,29 +85,6 @@ HWY_EXPORT(BackwardF32);
 HWY_EXPORT(BackwardF64);
 HWY_EXPORT(GatedBackwardF32);
 HWY_EXPORT(GatedBackwardF64);
-
-void forward(ActivationFunction kind, const float* x, const float* weight, const float* bias, const float* gate,
-             int64_t rows, int64_t in, int64_t out, float* u, float* y) {
-  HWY_DYNAMIC_DISPATCH(ForwardF32)(kind, x, weight, bias, gate, rows, in, out, u, y);
-}
-void forward(ActivationFunction kind, const double* x, const double* weight, const double* bias, const double* gate,
-             int64_t rows, int64_t in, int64_t out, double* u, double* y) {
-  HWY_DYNAMIC_DISPATCH(ForwardF64)(kind, x, weight, bias, gate, rows, in, out, u, y);
-}
-void backward(ActivationFunction kind, const float* dy, const float* u, int64_t n, float* du) {
-  HWY_DYNAMIC_DISPATCH(BackwardF32)(kind, dy, u, n, du);
-}
-void backward(ActivationFunction kind, const double* dy, const double* u, int64_t n, double* du) {
-  HWY_DYNAMIC_DISPATCH(BackwardF64)(kind, dy, u, n, du);
-}
-void gated_backward(ActivationFunction kind, const float* dy, const float* gate, const float* up, int64_t n,
-                    float* dgate, float* dup) {
-  HWY_DYNAMIC_DISPATCH(GatedBackwardF32)(kind, dy, gate, up, n, dgate, dup);
-}
-void gated_backward(ActivationFunction kind, const double* dy, const double* gate, const double* up, int64_t n,
-                    double* dgate, double* dup) {
-  HWY_DYNAMIC_DISPATCH(GatedBackwardF64)(kind, dy, gate, up, n, dgate, dup);
-}
 
 template <class T>
 const T* data_or_null(Var v) {
@@ -140,6 +102,8 @@ Var linear_activation(Var x, Var weight, Var bias, ActivationFunction kind) {
   const Tensor y = tape.allocate(x.shape().with_last(out), x.dtype());
   const Tensor u = tape.allocate(y.shape, x.dtype());
   return dispatch(x.dtype(), [&]<class T>() {
+    auto& forward = for_type<T>(HWY_DYNAMIC_DISPATCH(ForwardF32), HWY_DYNAMIC_DISPATCH(ForwardF64));
+    auto& backward = for_type<T>(HWY_DYNAMIC_DISPATCH(BackwardF32), HWY_DYNAMIC_DISPATCH(BackwardF64));
     forward(kind, x.value().data<T>(), weight.value().data<T>(), data_or_null<T>(bias), nullptr, rows, in, out,
             u.data<T>(), y.data<T>());
     const T* kept = u.data<T>();
@@ -165,6 +129,8 @@ Var gated_linear(Var x, Var gate_weight, Var gate_bias, Var up_weight, Var up_bi
   const Tensor y = tape.allocate(x.shape().with_last(out), x.dtype());
   const Tensor up = tape.allocate(y.shape, x.dtype());
   return dispatch(x.dtype(), [&]<class T>() {
+    auto& forward = for_type<T>(HWY_DYNAMIC_DISPATCH(ForwardF32), HWY_DYNAMIC_DISPATCH(ForwardF64));
+    auto& backward = for_type<T>(HWY_DYNAMIC_DISPATCH(GatedBackwardF32), HWY_DYNAMIC_DISPATCH(GatedBackwardF64));
     forward(kind, x.value().data<T>(), up_weight.value().data<T>(), data_or_null<T>(up_bias), gate.value().data<T>(),
             rows, in, out, up.data<T>(), y.data<T>());
     const T* kept = up.data<T>();
@@ -173,7 +139,7 @@ Var gated_linear(Var x, Var gate_weight, Var gate_bias, Var up_weight, Var up_bi
       // The gate has no other use: its gradient is written here for the first time, or is not wanted.
       T* dgate = t.gradient_sink<T>(gate).data;
       if (dgate == nullptr) dgate = t.arena().allocate<T>(static_cast<std::size_t>(rows * out));
-      gated_backward(kind, static_cast<const T*>(dup), gate.value().data<T>(), kept, rows * out, dgate, dup);
+      backward(kind, dup, gate.value().data<T>(), kept, rows * out, dgate, dup);
       linear_backward(t, static_cast<const T*>(dup), x, up_weight, up_bias);
     });
   });

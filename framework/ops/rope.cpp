@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "framework/for_type.h"
 #include "framework/ops/checks.h"
 #include "framework/ops/rope.h"
 
@@ -31,14 +32,8 @@ void rotate(const T* x, const T* cos, const T* sin, int64_t heads, int64_t lengt
   }
 }
 
-void RotateF32(const float* x, const float* cos, const float* sin, int64_t heads, int64_t length, int64_t width,
-               int64_t dims, RopePairing pairing, bool inverse, float* row, GradientSink<float> y) {
-  rotate(x, cos, sin, heads, length, width, dims, pairing, inverse, row, y);
-}
-void RotateF64(const double* x, const double* cos, const double* sin, int64_t heads, int64_t length, int64_t width,
-               int64_t dims, RopePairing pairing, bool inverse, double* row, GradientSink<double> y) {
-  rotate(x, cos, sin, heads, length, width, dims, pairing, inverse, row, y);
-}
+constexpr auto& RotateF32 = rotate<float>;
+constexpr auto& RotateF64 = rotate<double>;
 
 }  // namespace
 }  // namespace ropewalk::HWY_NAMESPACE
@@ -50,15 +45,6 @@ namespace {
 
 HWY_EXPORT(RotateF32);
 HWY_EXPORT(RotateF64);
-
-void rotate(const float* x, const float* cos, const float* sin, int64_t heads, int64_t length, int64_t width,
-            int64_t dims, RopePairing pairing, bool inverse, float* row, GradientSink<float> y) {
-  HWY_DYNAMIC_DISPATCH(RotateF32)(x, cos, sin, heads, length, width, dims, pairing, inverse, row, y);
-}
-void rotate(const double* x, const double* cos, const double* sin, int64_t heads, int64_t length, int64_t width,
-            int64_t dims, RopePairing pairing, bool inverse, double* row, GradientSink<double> y) {
-  HWY_DYNAMIC_DISPATCH(RotateF64)(x, cos, sin, heads, length, width, dims, pairing, inverse, row, y);
-}
 
 }  // namespace
 
@@ -98,6 +84,7 @@ Var rope(Var x, const RotaryTable& table) {
   Tape& tape = *x.tape;
   const Tensor y = tape.allocate(x.shape(), x.dtype());
   return dispatch(x.dtype(), [&]<class T>() {
+    auto& rotate = for_type<T>(HWY_DYNAMIC_DISPATCH(RotateF32), HWY_DYNAMIC_DISPATCH(RotateF64));
     const T* cos = table.cos.data<T>();
     const T* sin = table.sin.data<T>();
     rotate(x.value().data<T>(), cos, sin, heads, length, width, dims, pairing, false, nullptr,

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "framework/for_type.h"
 #include "framework/ops/checks.h"
 #include "framework/ops/softmax.h"
 
@@ -44,18 +45,10 @@ void backward(const T* dy, const T* y, int64_t rows, int64_t n, GradientSink<T> 
   }
 }
 
-void SoftmaxForwardF32(const float* x, int64_t rows, int64_t n, float* y) {
-  forward(x, rows, n, y);
-}
-void SoftmaxForwardF64(const double* x, int64_t rows, int64_t n, double* y) {
-  forward(x, rows, n, y);
-}
-void SoftmaxBackwardF32(const float* dy, const float* y, int64_t rows, int64_t n, GradientSink<float> dx) {
-  backward(dy, y, rows, n, dx);
-}
-void SoftmaxBackwardF64(const double* dy, const double* y, int64_t rows, int64_t n, GradientSink<double> dx) {
-  backward(dy, y, rows, n, dx);
-}
+constexpr auto& ForwardF32 = forward<float>;
+constexpr auto& ForwardF64 = forward<double>;
+constexpr auto& BackwardF32 = backward<float>;
+constexpr auto& BackwardF64 = backward<double>;
 
 }  // namespace
 }  // namespace ropewalk::HWY_NAMESPACE
@@ -65,23 +58,10 @@ HWY_AFTER_NAMESPACE();
 namespace ropewalk {
 namespace {
 
-HWY_EXPORT(SoftmaxForwardF32);
-HWY_EXPORT(SoftmaxForwardF64);
-HWY_EXPORT(SoftmaxBackwardF32);
-HWY_EXPORT(SoftmaxBackwardF64);
-
-void forward(const float* x, int64_t rows, int64_t n, float* y) {
-  HWY_DYNAMIC_DISPATCH(SoftmaxForwardF32)(x, rows, n, y);
-}
-void forward(const double* x, int64_t rows, int64_t n, double* y) {
-  HWY_DYNAMIC_DISPATCH(SoftmaxForwardF64)(x, rows, n, y);
-}
-void backward(const float* dy, const float* y, int64_t rows, int64_t n, GradientSink<float> dx) {
-  HWY_DYNAMIC_DISPATCH(SoftmaxBackwardF32)(dy, y, rows, n, dx);
-}
-void backward(const double* dy, const double* y, int64_t rows, int64_t n, GradientSink<double> dx) {
-  HWY_DYNAMIC_DISPATCH(SoftmaxBackwardF64)(dy, y, rows, n, dx);
-}
+HWY_EXPORT(ForwardF32);
+HWY_EXPORT(ForwardF64);
+HWY_EXPORT(BackwardF32);
+HWY_EXPORT(BackwardF64);
 
 }  // namespace
 
@@ -92,6 +72,8 @@ Var softmax(Var x) {
   const int64_t rows = x.shape().rows();
   const Tensor y = tape.allocate(x.shape(), x.dtype());
   return dispatch(x.dtype(), [&]<class T>() {
+    auto& forward = for_type<T>(HWY_DYNAMIC_DISPATCH(ForwardF32), HWY_DYNAMIC_DISPATCH(ForwardF64));
+    auto& backward = for_type<T>(HWY_DYNAMIC_DISPATCH(BackwardF32), HWY_DYNAMIC_DISPATCH(BackwardF64));
     forward(x.value().data<T>(), rows, n, y.data<T>());
     return tape.record("softmax", y, {x}, [=](Tape& t, Var result) {
       const GradientSink<T> dx = t.gradient_sink<T>(x);

@@ -7,11 +7,11 @@
 namespace ropewalk {
 
 /// y[i] = a x[i] + z[i] for i in [0, n).
-void add_scaled(int64_t n, float a, const float* x, const float* z, float* y);
-void add_scaled(int64_t n, double a, const double* x, const double* z, double* y);
+template <class T>
+void add_scaled(int64_t n, T a, const T* x, const T* z, T* y);
 
 /// y[i] = a x[i], or y[i] += a x[i] where the sink accumulates, for i in [0, n).
-void scale_into(int64_t n, float a, const float* x, GradientSink<float> y);
-void scale_into(int64_t n, double a, const double* x, GradientSink<double> y);
+template <class T>
+void scale_into(int64_t n, T a, const T* x, GradientSink<T> y);
 
 }  // namespace ropewalk
