@@ -25,8 +25,11 @@ AttentionCore AttentionCore::of(const ArchitectureConfig& config, int64_t score_
 
 Var AttentionCore::attend(ForwardPass& pass, int64_t block, const PositionScheme& scheme, const Heads& q,
                           const Heads& k, const Heads& v) const {
-  AttentionOptions options{
-      .scale = scale, .mask = mask, .rotary = scheme.rotation(), .first_key = pass.places().first_token};
+  AttentionOptions options{.scale = scale,
+                           .mask = mask,
+                           .rotary = scheme.rotation(),
+                           .first_key = pass.places().first_token,
+                           .key_end = pass.lengths};
   scheme.bias(pass.tape, block, options);
   AttentionStatistics statistics;
   if (pass.trace.entropy != nullptr) {

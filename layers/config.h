@@ -55,8 +55,13 @@ enum class AttentionKind : uint8_t { mha, mla };
 inline constexpr NameTable<AttentionKind, 2> kAttentionKindNames{
     {{AttentionKind::mha, "mha"}, {AttentionKind::mla, "mla"}}};
 
+enum class Arch : uint8_t { decoder, encoder, encoder_decoder };
+inline constexpr NameTable<Arch, 3> kArchNames{
+    {{Arch::decoder, "decoder"}, {Arch::encoder, "encoder"}, {Arch::encoder_decoder, "encoder_decoder"}}};
+
 /// [model]: sizes and architecture. A zero means "derived": see derive_sizes().
 struct ModelConfig {
+  Arch arch = Arch::decoder;  ///< and with it what the model is trained to predict
   int64_t n_layers = 4;
   int64_t d_model = 128;
   int64_t n_heads = 4;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/parameter.h"
@@ -32,10 +33,16 @@ struct InitRule {
 struct Declarations {
   ParameterSet& parameters;
   std::vector<InitRule>& rules;
+  std::string prefix = {};  ///< of all names: "encoder." for a stack beside another
 
   int32_t add(const std::string& name, const Shape& shape, Role role, const InitRule& rule, double floor = 0.0) const {
     rules.push_back(rule);
-    return parameters.add(name, shape, role, floor);
+    return parameters.add(prefix + name, shape, role, floor);
+  }
+  /// Parameters that lie side by side, to be seen as one. Their rules are pushed by the caller, in order.
+  ParameterSpan add_adjacent(std::vector<Parameter> adjacent) const {
+    for (Parameter& parameter : adjacent) parameter.name.insert(0, prefix);
+    return parameters.add_adjacent(std::move(adjacent));
   }
 };
 

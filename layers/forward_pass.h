@@ -35,6 +35,10 @@ struct ForwardPass {
   DropoutKey dropout = {};
   ForwardTrace trace = {};
   KeyValueCache* cache = nullptr;         ///< of the tokens before these, which are added to it; inference only
+  std::span<const int64_t> lengths = {};  ///< [sequences]: tokens of each, what follows is padding; empty: all
+  /// What an encoder made of the source, [sequences, source length, d_model], and how long each source is.
+  Var memory = {};
+  std::span<const int64_t> memory_lengths = {};
   std::span<const int64_t> padding = {};  ///< [sequences]: leading places that hold no token; with a cache, its own
   uint32_t dropout_site = 0;              ///< counts the places where dropout acts
 

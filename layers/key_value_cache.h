@@ -33,9 +33,13 @@ class KeyValueCache {
   /// Copies the heads' columns of new rows x [sequences, T, ..] behind the places that are filled; returns them with
   /// all that came before. Throws Error where the capacity does not suffice.
   Heads append(int64_t layer, int64_t table, const Heads& heads);
+  /// What cross-attention made of the source in a layer, kept since no token changes it.
+  bool has_memory(int64_t layer) const { return memory_[static_cast<std::size_t>(layer)].shape.rank() > 0; }
+  const Tensor& memory(int64_t layer) const { return memory_[static_cast<std::size_t>(layer)]; }
+  void keep_memory(int64_t layer, const Tensor& made);
   /// Counts `count` more places as filled, when all layers have appended theirs.
   void advance(int64_t count) { length_ += count; }
-  /// Forgets all tokens; the memory stays.
+  /// Forgets all tokens and the source; the tables stay.
   void clear(std::vector<int64_t> padding = {});
 
   /// A whole table, for tests and tools.
@@ -48,6 +52,7 @@ class KeyValueCache {
   int64_t length_ = 0;
   std::vector<int64_t> padding_;
   std::vector<Tensor> tables_;
+  std::vector<Tensor> memory_;
 };
 
 }  // namespace ropewalk

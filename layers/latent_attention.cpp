@@ -35,7 +35,7 @@ LatentAttention LatentAttention::declare(const Declarations& declarations, const
       declarations.rules.back().deepnorm_gain = part.deepnorm_gain;
       weights.push_back({.name = prefix + "." + part.name + ".weight", .shape = {part.rows, in}, .role = Role::weight});
     }
-    return declarations.parameters.add_adjacent(std::move(weights));
+    return declarations.add_adjacent(std::move(weights));
   };
   const int64_t heads = model.n_heads * model.d_head;
   out.query_in_ = a.mla_q_rank > 0 ? a.mla_q_rank : model.d_model;

@@ -31,10 +31,10 @@ MultiHeadAttention MultiHeadAttention::declare(const Declarations& declarations,
     weights.push_back({.name = full + ".weight", .shape = {heads * model.d_head, model.d_model}, .role = Role::weight});
     biases.push_back({.name = full + ".bias", .shape = {heads * model.d_head}});
   }
-  out.weights_ = declarations.parameters.add_adjacent(std::move(weights));
+  out.weights_ = declarations.add_adjacent(std::move(weights));
   if (model.bias) {
     for (int i = 0; i < 3; ++i) declarations.rules.push_back({.kind = InitRule::Kind::zero});
-    out.biases_ = declarations.parameters.add_adjacent(std::move(biases));
+    out.biases_ = declarations.add_adjacent(std::move(biases));
   }
   if (model.qk_norm) {
     const InitRule one{.kind = InitRule::Kind::one};

@@ -1,17 +1,15 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "framework/parameter.h"
 #include "framework/tape.h"
-#include "layers/block.h"
 #include "layers/config.h"
 #include "layers/forward_pass.h"
-#include "layers/norm.h"
-#include "layers/positions/scheme.h"
+#include "layers/stack.h"
 
 namespace ropewalk {
 
@@ -19,7 +17,17 @@ namespace ropewalk {
 /// Throws Error naming both keys where sizes contradict each other.
 ArchitectureConfig resolved(ArchitectureConfig config);
 
-/// A decoder-only Transformer: embedding, blocks, final norm (pre and sandwich), head.
+/// Sources of an encoder-decoder: tokens [sequences, length], of which lengths[b] belong to sequence b and the rest is
+/// padding. `lengths` outlives the tape.
+struct SourceTokens {
+  const int32_t* tokens = nullptr;
+  int64_t length = 0;
+  std::span<const int64_t> lengths = {};
+};
+
+/// A Transformer: embedding, blocks, final norm (pre and sandwich), head. Of model.arch encoder it is the same without
+/// a causal mask; an encoder_decoder has a second stack of blocks, whose parameters begin with "encoder.", under the
+/// same token embedding, and its decoder's blocks attend to what that makes of a source.
 ///
 /// The parameters carry dotted names ("blocks.0.attention.query.weight"); weights of Linear layers are [out, in].
 class Transformer {
@@ -36,9 +44,11 @@ class Transformer {
   /// Draws the first values (see initialize.h).
   void initialize(uint64_t seed);
   /// Makes the position tables for passes of exactly `length`; call it before them, from one thread.
-  void prepare(int64_t length) { scheme_->prepare(length); }
+  void prepare(int64_t length) { decoder_.scheme->prepare(length); }
+  /// The same for sources of exactly `length`.
+  void prepare_source(int64_t length) { encoder_.value().scheme->prepare(length); }
   /// The longest sequence the position scheme can serve; 0: no limit.
-  int64_t greatest_length() const { return scheme_->greatest_length(); }
+  int64_t greatest_length() const { return decoder_.scheme->greatest_length(); }
 
   /// A cache for `sequences` sequences of up to `capacity` tokens; see ForwardPass::cache.
   KeyValueCache make_cache(int64_t sequences, int64_t capacity, std::vector<int64_t> padding = {}) const;
@@ -46,7 +56,9 @@ class Transformer {
   /// tokens [sequences * length] -> the embedded tokens with their positions, [B, T, d_model].
   Var embed(ForwardPass& pass, const int32_t* tokens) const;
   /// The residual stream x [B, T, d_model] through all blocks and the final norm.
-  Var blocks(ForwardPass& pass, Var x) const;
+  Var blocks(ForwardPass& pass, Var x) const { return decoder_.forward(pass, x); }
+  /// Gives the pass of an encoder-decoder the memory of its sources, before the decoder's tokens are embedded.
+  void encode(ForwardPass& pass, const SourceTokens& source) const;
   /// Weight of the output layer [vocab_size, d_model]: the token embedding where the two are tied.
   Var head_weight(Tape& tape) const;
   /// Hidden states [.., d_model] -> logits [.., vocab_size].
@@ -57,16 +69,16 @@ class Transformer {
   Var loss(ForwardPass& pass, const int32_t* tokens, const int32_t* targets, double normalizer) const;
 
  private:
+  Var embed_with(const PositionScheme& scheme, ForwardPass& pass, const int32_t* tokens) const;
+
   ArchitectureConfig config_;
   DType dtype_;
   ParameterSet parameters_;
   std::vector<InitRule> rules_;
-  std::unique_ptr<PositionScheme> scheme_;
   int32_t token_embedding_ = -1;
-  std::vector<Block> blocks_;
-  NormLayer final_norm_;
-  bool has_final_norm_ = false;
-  int32_t lm_head_ = -1;  ///< -1: tied to the token embedding
+  std::optional<Stack> encoder_;  ///< of an encoder_decoder
+  Stack decoder_;                 ///< or the encoder, where that is all
+  int32_t lm_head_ = -1;          ///< -1: tied to the token embedding
 };
 
 }  // namespace ropewalk

@@ -50,9 +50,10 @@ void check(const Product& p, Gemm&& gemm_of) {
         ASSERT_EQ(c.at(at), in.c.at(at)) << "beyond the row, at " << i << ", " << j;
         continue;
       }
-      double sum = p.add ? in.c.at(at) : 0;
-      for (int64_t k = 0; k < p.k; ++k) sum += in.left(p, i, k) * in.right(p, k, j);
-      worst = std::max(worst, std::abs(sum - c.at(at)));
+      // In long double: a plain sum in double is off by more than one in blocks.
+      long double sum = p.add ? in.c.at(at) : 0;
+      for (int64_t k = 0; k < p.k; ++k) sum += static_cast<long double>(in.left(p, i, k)) * in.right(p, k, j);
+      worst = std::max(worst, std::abs(static_cast<double>(sum - c.at(at))));
     }
   }
   const double size = std::sqrt(static_cast<double>(p.k + 1));

@@ -47,6 +47,7 @@ inline std::unique_ptr<Transformer> make_model(const ArchitectureConfig& config,
   model->allocate();
   randomize(model->parameters());
   model->prepare(length);
+  if (config.model.arch == Arch::encoder_decoder) model->prepare_source(5);
   return model;
 }
 
@@ -58,6 +59,21 @@ inline std::vector<int32_t> some_tokens(int64_t count, uint32_t salt = 0) {
   }
   return out;
 }
+
+/// Sources of five places, in turn of five, three and one tokens; an encoder-decoder encodes them before its own
+/// tokens.
+struct SomeSources {
+  std::vector<int32_t> tokens;
+  std::vector<int64_t> lengths;
+
+  explicit SomeSources(int64_t sequences) : tokens(some_tokens(5 * sequences, 2)) {
+    for (int64_t b = 0; b < sequences; ++b) lengths.push_back(5 - b % 3 * 2);
+  }
+  void encode(const Transformer& model, ForwardPass& pass) const {
+    if (model.config().model.arch != Arch::encoder_decoder) return;
+    model.encode(pass, {.tokens = tokens.data(), .length = 5, .lengths = lengths});
+  }
+};
 
 /// A copy that outlives the tape.
 inline Tensor copy_of(const Tensor& x) {
@@ -76,6 +92,8 @@ inline Tensor logits_of(const Transformer& model, const std::vector<int32_t>& to
                    .sequences = sequences,
                    .length = static_cast<int64_t>(tokens.size()) / sequences,
                    .dropout = dropout};
+  const SomeSources sources(sequences);
+  sources.encode(model, pass);
   return copy_of(model.logits(pass, tokens.data()).value());
 }
 
@@ -85,6 +103,8 @@ inline double loss_of(const Transformer& model, const std::vector<int32_t>& toke
   Workspace workspace;
   Tape tape(workspace, gradients != nullptr ? Mode::train : Mode::inference, &model.parameters(), gradients);
   ForwardPass pass{.tape = tape, .sequences = sequences, .length = static_cast<int64_t>(tokens.size()) / sequences};
+  const SomeSources sources(sequences);
+  sources.encode(model, pass);
   int64_t counted = 0;
   for (const int32_t target : targets) counted += target != kIgnoredTarget ? 1 : 0;
   const Var loss = cross_entropy(model.logits(pass, tokens.data()), targets.data(), static_cast<double>(counted));

@@ -1,0 +1,57 @@
+#include "layers/stack.h"
+
+#include "layers/positions/decoupled.h"
+
+namespace ropewalk {
+namespace {
+
+std::unique_ptr<PositionScheme> make_scheme(const ArchitectureConfig& config, DType dtype) {
+  const PositionSizes sizes{.n_heads = config.model.n_heads,
+                            .d_model = config.model.d_model,
+                            .d_head = rotary_width(config.model, config.attention),
+                            .causal = config.attention.causal,
+                            .dtype = dtype};
+  auto scheme = make_position_scheme(config.position, sizes);
+  const bool stream = config.attention.kind == AttentionKind::mla && config.attention.mla_rope_dims > 0;
+  if (!stream || config.position.encoding == "rope") return scheme;
+  PositionConfig rope = config.position;
+  rope.encoding = "rope";
+  return with_rotation_of(std::move(scheme), make_position_scheme(rope, sizes));
+}
+
+}  // namespace
+
+Stack Stack::declare(const Declarations& declarations, const ArchitectureConfig& config, DType dtype, bool crosses) {
+  const ModelConfig& model = config.model;
+  Stack stack{.scheme = make_scheme(config, dtype), .final_norm_name = declarations.prefix + "final_norm"};
+  stack.scheme->declare(declarations);
+  for (int64_t i = 0; i < model.n_layers; ++i) {
+    stack.blocks.push_back(Block::declare(declarations, i, config, *stack.scheme, crosses));
+  }
+  stack.has_final_norm = model.norm_placement == NormPlacement::pre || model.norm_placement == NormPlacement::sandwich;
+  if (stack.has_final_norm) stack.final_norm = NormLayer::declare(declarations, "final_norm", model);
+  return stack;
+}
+
+Var Stack::forward(ForwardPass& pass, Var x) const {
+  const bool inference = pass.tape.mode() == Mode::inference;
+  const auto keep = [&] {
+    if (pass.trace.residuals == nullptr) return;
+    pass.tape.retain_gradient(x);
+    pass.trace.residuals->push_back(x);
+  };
+  const Arena::Mark mark = pass.tape.arena().mark();
+  for (const Block& block : blocks) {
+    keep();
+    x = block.forward(pass, *scheme, x);
+    // Nothing of a block but its result outlives it without a backward pass, and that takes the place of the result
+    // before; a deep model then runs in the memory of one block.
+    if (inference && pass.trace.residuals == nullptr) x = pass.tape.keep_only(mark, x);
+  }
+  keep();
+  if (pass.cache != nullptr) pass.cache->advance(pass.length);
+  pass.tape.enter_module(final_norm_name.c_str());
+  return has_final_norm ? final_norm.forward(x) : x;
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,172 @@
+#include <gtest/gtest.h>
+
+#include "tests/layers/combinations.h"
+
+namespace ropewalk::testing {
+namespace {
+
+ArchitectureConfig encoder_decoder(Combination c) {
+  ArchitectureConfig config = c.architecture();
+  config.model.arch = Arch::encoder_decoder;
+  return config;
+}
+
+/// Logits of `tokens` after the source, whose first `length` tokens count.
+Tensor answer(Transformer& model, const std::vector<int32_t>& source, int64_t length,
+              const std::vector<int32_t>& tokens, KeyValueCache* cache = nullptr) {
+  const std::vector<int64_t> lengths = {length};
+  model.prepare_source(static_cast<int64_t>(source.size()));
+  model.prepare((cache != nullptr ? cache->length() : 0) + static_cast<int64_t>(tokens.size()));
+  Workspace workspace;
+  Tape tape(workspace, Mode::inference, &model.parameters());
+  ForwardPass pass{.tape = tape, .sequences = 1, .length = static_cast<int64_t>(tokens.size()), .cache = cache};
+  if (cache == nullptr || cache->length() == 0) {
+    model.encode(pass, {.tokens = source.data(), .length = static_cast<int64_t>(source.size()), .lengths = lengths});
+  } else {
+    pass.memory_lengths = lengths;
+  }
+  return copy_of(model.logits(pass, tokens.data()).value());
+}
+
+/// Every placement of norms for one encoding, kind of attention and pattern.
+class EncoderDecoderTest : public ::testing::TestWithParam<Combination> {
+ protected:
+  template <class F>
+  void for_placements(F&& f) const {
+    for (const auto& [placement, name] : kNormPlacementNames) {
+      SCOPED_TRACE(name);
+      Combination c = GetParam();
+      c.placement = placement;
+      f(encoder_decoder(c));
+    }
+  }
+};
+
+TEST_P(EncoderDecoderTest, GradientsMatchDifferences) {
+  for_placements([](ArchitectureConfig config) { EXPECT_LT(loss_gradient_error(*make_model(config, 6), 6), 1e-8); });
+}
+
+TEST_P(EncoderDecoderTest, TheWholeSourceCountsAndItsPaddingDoesNot) {
+  for_placements([](const ArchitectureConfig& config) {
+    const auto model = make_model(config, 4);
+    const std::vector<int32_t> tokens = some_tokens(4, 1);
+    const std::vector<int32_t> source = some_tokens(6, 2);
+    const Tensor before = answer(*model, source, 4, tokens);
+    for (std::size_t changed = 0; changed < 6; ++changed) {
+      std::vector<int32_t> other = source;
+      other[changed] = (other[changed] + 3) % 7;
+      const Tensor after = answer(*model, other, 4, tokens);
+      for (int64_t t = 0; t < 4; ++t) EXPECT_EQ(same_row(before, after, t), changed >= 4) << changed << ", token " << t;
+    }
+    // Without its padding the source says the same.
+    const Tensor cut = answer(*model, {source.begin(), source.begin() + 4}, 4, tokens);
+    EXPECT_LT(greatest_difference(before, cut), 1e-12);
+  });
+}
+
+TEST_P(EncoderDecoderTest, DecodingWithACacheEqualsAPassWithoutOne) {
+  for_placements([](const ArchitectureConfig& config) {
+    const auto model = make_model(config, 7);
+    const std::vector<int32_t> tokens = some_tokens(7, 1);
+    const std::vector<int32_t> source = some_tokens(5, 2);
+    const Tensor whole = answer(*model, source, 3, tokens);
+    KeyValueCache cache = model->make_cache(1, 7);
+    for (const std::vector<int64_t>& chunks : std::vector<std::vector<int64_t>>{{7}, {3, 1, 2, 1}}) {
+      cache.clear();
+      int64_t begin = 0;
+      for (const int64_t chunk : chunks) {
+        const Tensor part = answer(*model, source, 3, {tokens.begin() + begin, tokens.begin() + begin + chunk}, &cache);
+        EXPECT_LT(greatest_difference(part, whole, begin * whole.shape[-1]), 1e-10);
+        begin += chunk;
+      }
+    }
+  });
+}
+
+/// Every encoding as it is by default, and every kind and pattern under two of them.
+std::vector<Combination> combinations() {
+  std::vector<Combination> out;
+  for (const Combination& c : attention_combinations()) {
+    const bool plain = c.sharing == Sharing::mha && c.pattern == Pattern::full;
+    if (plain || c.encoding == "rope" || c.encoding == "t5") out.push_back(c);
+  }
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Grid, EncoderDecoderTest, ::testing::ValuesIn(combinations()),
+                         [](const auto& info) { return ::testing::PrintToString(info.param); });
+
+TEST(EncoderDecoderTest, NormalizedQueriesAndKeysHaveRightGradients) {
+  ArchitectureConfig config = encoder_decoder({.encoding = "sinusoidal", .sharing = Sharing::gqa});
+  config.model.qk_norm = true;
+  config.model.norm_eps = 0.1;
+  config.model.bias = false;
+  config.model.tie_embeddings = false;
+  EXPECT_LT(loss_gradient_error(*make_model(config, 5), 5), 1e-8);
+}
+
+TEST(EncoderDecoderTest, NamesItsParametersByTheirStack) {
+  ArchitectureConfig config = encoder_decoder({.encoding = "learned"});
+  config.model.n_layers = 1;
+  const Transformer model(config, DType::f32);
+  std::vector<std::string> names;
+  for (const Parameter& p : model.parameters().all()) {
+    if (p.name.ends_with(".weight")) names.push_back(p.name.substr(0, p.name.rfind('.')));
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"token_embedding",
+                                             "encoder.position_embedding",
+                                             "encoder.blocks.0.attention_norm",
+                                             "encoder.blocks.0.attention.query",
+                                             "encoder.blocks.0.attention.key",
+                                             "encoder.blocks.0.attention.value",
+                                             "encoder.blocks.0.attention.output",
+                                             "encoder.blocks.0.ffn_norm",
+                                             "encoder.blocks.0.ffn.up",
+                                             "encoder.blocks.0.ffn.down",
+                                             "encoder.final_norm",
+                                             "position_embedding",
+                                             "blocks.0.attention_norm",
+                                             "blocks.0.attention.query",
+                                             "blocks.0.attention.key",
+                                             "blocks.0.attention.value",
+                                             "blocks.0.attention.output",
+                                             "blocks.0.cross_attention_norm",
+                                             "blocks.0.cross_attention.query",
+                                             "blocks.0.cross_attention.key",
+                                             "blocks.0.cross_attention.value",
+                                             "blocks.0.cross_attention.output",
+                                             "blocks.0.ffn_norm",
+                                             "blocks.0.ffn.up",
+                                             "blocks.0.ffn.down",
+                                             "final_norm"}));
+}
+
+TEST(EncoderDecoderTest, ADecoderAloneHasNoEncoderAndADecoderOfOneNeedsItsMemory) {
+  const auto plain = make_model(small_architecture(), 4);
+  const auto crossing = make_model(encoder_decoder({.encoding = "none"}), 4);
+  Workspace workspace;
+  Tape tape(workspace, Mode::inference, &plain->parameters());
+  ForwardPass pass{.tape = tape, .sequences = 1, .length = 4};
+  const std::vector<int32_t> tokens = some_tokens(4);
+  EXPECT_THROW(plain->encode(pass, {.tokens = tokens.data(), .length = 4}), Error);
+  Tape other(workspace, Mode::inference, &crossing->parameters());
+  ForwardPass without{.tape = other, .sequences = 1, .length = 4};
+  EXPECT_THROW(crossing->logits(without, tokens.data()), Error);
+}
+
+TEST(EncoderTest, SeesWhatFollowsAsWellAsWhatPrecedes) {
+  for (const PositionSchemeInfo& info : position_scheme_infos()) {
+    ArchitectureConfig config = small_architecture(info.name);
+    config.model.arch = Arch::encoder;
+    config.attention.causal = false;
+    const auto model = make_model(config, 5);
+    const std::vector<int32_t> tokens = some_tokens(5);
+    std::vector<int32_t> other = tokens;
+    other[4] = (other[4] + 3) % 7;
+    EXPECT_FALSE(same_row(logits_of(*model, tokens, 1), logits_of(*model, other, 1), 0)) << info.name;
+    EXPECT_LT(loss_gradient_error(*model, 5), 1e-8) << info.name;
+  }
+}
+
+}  // namespace
+}  // namespace ropewalk::testing
