@@ -17,7 +17,7 @@ namespace {
 
 // Rows are taken in blocks that L1 holds, and each step is done for all of a block, some rows side by side, before the
 // next: the sums across a vector and the roots of one row take their time while those of others are made. What becomes
-// of a row does not depend on the rows beside it.
+// of a row does not depend on the rows beside it. The block after it is on its way from the outer caches meanwhile.
 
 constexpr int64_t kMostRows = 64;
 
@@ -101,12 +101,14 @@ HWY_INLINE void normalize(const NormRows<T>& in, int64_t row, T* y) {
   const T* weight = in.weight;
   const T* bias = in.bias;
   T* out = y + row * n;
+  const int64_t ahead = rows_of_a_block<T>(n) * n;
   const RowScalars<T, kRows> mean(kCentred ? in.mean + row : nullptr);
   const RowScalars<T, kRows> factor(in.reciprocal_root + row);
   vectorise<T>(n, [=](auto d, int64_t i) HWY_ATTR {
     const auto w = hn::LoadU(d, weight + i);
     const auto b = bias != nullptr ? hn::LoadU(d, bias + i) : hn::Zero(d);
     for (int r = 0; r < kRows; ++r) {
+      __builtin_prefetch(out + r * n + i + ahead, 1);
       const auto c = centred<kCentred>(d, x + r * n + i, mean.at[r]);
       hn::StoreU(hn::MulAdd(hn::Mul(c, hn::Set(d, factor.at[r])), w, b), d, out + r * n + i);
     }
@@ -120,9 +122,11 @@ HWY_INLINE void forward_rows(const NormRows<T>& in, T eps, T* y) {
   for (int64_t begin = 0; begin < in.rows; begin += block) {
     const int64_t end = std::min(in.rows, begin + block);
     if constexpr (kCentred) {
-      side_by_side<4>(begin, end, [&]<int kRows>(int64_t row) HWY_ATTR {
+      // One after the other, as they come from the outer caches.
+      side_by_side<1>(begin, end, [&]<int kRows>(int64_t row) HWY_ATTR {
         const T* x = in.x + row * n;
         sum_rows<T, kRows>(n, in.mean + row, [=](auto d, auto s, int r, int64_t i) HWY_ATTR {
+          __builtin_prefetch(x + r * n + i + block * n);
           return hn::Add(s, hn::LoadU(d, x + r * n + i));
         });
       });
@@ -160,11 +164,14 @@ HWY_INLINE void sum_gradients(const NormRows<T>& in, int64_t row, const T* dy, T
   dy += row * n;
   const RowScalars<T, kRows> mean(kCentred ? in.mean + row : nullptr);
   const RowScalars<T, kRows> factor(in.reciprocal_root + row);
+  const int64_t ahead = rows_of_a_block<T>(n) * n;
   const auto add = [=](auto d, int64_t i, auto* g_sums, auto* gx_sums) HWY_ATTR {
     const auto w = hn::LoadU(d, weight + i);
     auto of_weight = hn::Zero(d);
     auto of_bias = hn::Zero(d);
     for (int r = 0; r < kRows; ++r) {
+      __builtin_prefetch(x + r * n + i + ahead);
+      __builtin_prefetch(dy + r * n + i + ahead);
       const auto of_y = hn::LoadU(d, dy + r * n + i);
       const auto normalized = hn::Mul(centred<kCentred>(d, x + r * n + i, mean.at[r]), hn::Set(d, factor.at[r]));
       of_weight = r == 0 ? hn::Mul(of_y, normalized) : hn::MulAdd(of_y, normalized, of_weight);
@@ -206,6 +213,7 @@ HWY_INLINE void add_dx(const NormRows<T>& in, int64_t row, const T* dy, const T*
   dy += row * n;
   T* out = dx.data + row * n;
   const bool accumulate = dx.accumulate;
+  const int64_t ahead = rows_of_a_block<T>(n) * n;
   const RowScalars<T, kRows> mean(kCentred ? in.mean + row : nullptr);
   const RowScalars<T, kRows> factor(in.reciprocal_root + row);
   const RowScalars<T, kRows> slope(slopes);
@@ -213,6 +221,7 @@ HWY_INLINE void add_dx(const NormRows<T>& in, int64_t row, const T* dy, const T*
   vectorise<T>(n, [=](auto d, int64_t i) HWY_ATTR {
     const auto w = hn::LoadU(d, weight + i);
     for (int r = 0; r < kRows; ++r) {
+      __builtin_prefetch(out + r * n + i + ahead, 1);
       const auto g = hn::Mul(hn::LoadU(d, dy + r * n + i), w);
       const auto c = centred<kCentred>(d, x + r * n + i, mean.at[r]);
       const auto line = hn::MulAdd(c, hn::Set(d, slope.at[r]), hn::Set(d, shift.at[r]));
