@@ -10,6 +10,11 @@
 
 namespace ropewalk {
 
+/// model.arch: which Transformer, and with it what the model is trained to predict.
+enum class Arch : uint8_t { decoder, encoder, encoder_decoder };
+inline constexpr NameTable<Arch, 3> kArchNames{
+    {{Arch::decoder, "decoder"}, {Arch::encoder, "encoder"}, {Arch::encoder_decoder, "encoder_decoder"}}};
+
 inline constexpr NameTable<Schedule, 4> kScheduleNames{{{Schedule::constant, "constant"},
                                                         {Schedule::cosine, "cosine"},
                                                         {Schedule::linear, "linear"},
@@ -66,6 +71,7 @@ struct ProbeConfig {
 
 /// One run, resolved: every configuration key at its value.
 struct Config {
+  Arch arch = Arch::decoder;  ///< model.arch
   ModelConfig model;
   PositionConfig position = {};
   AttentionConfig attention;

@@ -12,12 +12,31 @@
 #include "train/run_directory.h"
 
 namespace ropewalk {
+namespace {
+
+Objective objective_of(Arch arch) {
+  switch (arch) {
+    case Arch::decoder:
+      return Objective::next_token;
+    case Arch::encoder:
+      return Objective::masked_token;
+    case Arch::encoder_decoder:
+      return Objective::source_to_target;
+  }
+  fail("model.arch has the unknown value {}", static_cast<int>(arch));
+}
+
+}  // namespace
 
 DType dtype_of(const TrainConfig& train) {
   return train.dtype == "f64" ? DType::f64 : DType::f32;
 }
 
 ArchitectureConfig architecture_of(const Config& config) {
+  if (config.arch != Arch::decoder) {
+    throw ConfigError({fmt::format("error: model.arch = {} is not available in this version; use decoder",
+                                   name_in(kArchNames, config.arch))});
+  }
   return {.model = config.model, .position = config.position, .attention = config.attention};
 }
 
@@ -43,7 +62,8 @@ std::string vocabulary_in(const std::string& directory) {
 
 std::unique_ptr<Dataset> open_data(Config& config, const Tokenizer* known) {
   const int64_t given = config.model.vocab_size;
-  std::unique_ptr<Dataset> dataset = open_dataset(config.data, config.train.context_length, given, known);
+  std::unique_ptr<Dataset> dataset =
+      open_dataset(config.data, config.train.context_length, given, known, objective_of(config.arch));
   config.model.vocab_size = dataset->vocab_size();
   if (given != 0 && given != config.model.vocab_size) {
     throw ConfigError({fmt::format("error: model.vocab_size = {}, but the data has {} tokens; leave the key out", given,

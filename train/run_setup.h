@@ -34,6 +34,8 @@ LogHeader make_log_header(const std::string& directory, const ResolvedConfig& co
 std::string vocabulary_in(const std::string& directory);
 
 DType dtype_of(const TrainConfig& train);
+
+/// Throws ConfigError for a model.arch that this version has no model for.
 ArchitectureConfig architecture_of(const Config& config);
 
 /// The longest sequence that the evaluation feeds.
