@@ -36,4 +36,43 @@ struct Batch {
   int64_t counted() const { return counted_targets(targets); }
 };
 
+/// One pair of a PairBatch.
+struct PairRow {
+  std::span<int32_t> source;
+  std::span<int32_t> inputs;
+  std::span<int32_t> targets;
+};
+
+/// Source -> target pairs for an encoder-decoder. Row i of `sources` [sequences, source_length] holds source_lengths[i]
+/// tokens and then padding, which nothing may attend to. `inputs` and `targets` are [sequences, target_length]: the
+/// decoder reads the begin token and the target, and has to predict the target and the end token; after them stand
+/// padding in inputs and kIgnored in targets.
+struct PairBatch {
+  int64_t sequences = 0;
+  int64_t source_length = 0;
+  int64_t target_length = 0;
+  std::vector<int32_t> sources;
+  std::vector<int64_t> source_lengths;
+  std::vector<int32_t> inputs;
+  std::vector<int32_t> targets;
+
+  /// Sets the shape; memory is kept, so that batches of a size already seen allocate nothing.
+  void resize(int64_t new_sequences, int64_t new_source_length, int64_t new_target_length) {
+    sequences = new_sequences;
+    source_length = new_source_length;
+    target_length = new_target_length;
+    sources.resize(static_cast<std::size_t>(sequences * source_length));
+    source_lengths.resize(static_cast<std::size_t>(sequences));
+    inputs.resize(static_cast<std::size_t>(sequences * target_length));
+    targets.resize(static_cast<std::size_t>(sequences * target_length));
+  }
+
+  PairRow row(int64_t i) {
+    return {.source = std::span(sources).subspan(i * source_length, source_length),
+            .inputs = std::span(inputs).subspan(i * target_length, target_length),
+            .targets = std::span(targets).subspan(i * target_length, target_length)};
+  }
+  int64_t counted() const { return counted_targets(targets); }
+};
+
 }  // namespace ropewalk

@@ -19,6 +19,7 @@ struct DataConfig {
   std::string digit_order = "most_significant_first";  ///< addition: or least_significant_first
   int64_t train_problems = 0;  ///< tasks: size of a fixed training set that steps draw from; 0: all problems fresh
   double validation_fraction = 0.1;  ///< held out from the end of the text
+  double mask_probability = 0.15;    ///< encoder: share of positions that it has to predict
 };
 
 }  // namespace ropewalk

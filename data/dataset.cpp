@@ -2,15 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
+#include <optional>
+#include <stdexcept>
 #include <utility>
 
 #include "data/error.h"
+#include "data/masking.h"
 #include "data/random.h"
+#include "data/tasks/pairs.h"
 
 namespace ropewalk {
 namespace {
-
-constexpr uint64_t kEvaluationSeed = 0;
 
 /// FNV-1a over 64-bit words.
 class Hash {
@@ -24,14 +28,20 @@ class Hash {
 
 class CorpusDataset : public Dataset {
  public:
-  explicit CorpusDataset(Corpus corpus) : corpus_(std::move(corpus)) {
+  /// With a mask probability the objective is masked_token, else next_token.
+  explicit CorpusDataset(Corpus corpus, std::optional<double> mask_probability = {}) : corpus_(std::move(corpus)) {
+    if (mask_probability) {
+      masking_ = {.probability = *mask_probability, .mask_token = static_cast<int32_t>(corpus_.tokenizer.vocab_size)};
+    }
     Hash hash;
     hash.add(static_cast<uint64_t>(vocab_size()));
     for (int64_t i = 0; i < corpus_.training_tokens; ++i) hash.add(static_cast<uint64_t>(corpus_.tokens.at(i)));
+    if (masking_) hash.add(std::bit_cast<uint64_t>(masking_->probability));
     fingerprint_ = hash.value();
   }
 
   const Tokenizer& tokenizer() const override { return corpus_.tokenizer; }
+  int64_t vocab_size() const override { return corpus_.tokenizer.vocab_size + (masking_ ? 1 : 0); }
   const Corpus* corpus() const override { return &corpus_; }
   uint64_t fingerprint() const override { return fingerprint_; }
 
@@ -42,14 +52,27 @@ class CorpusDataset : public Dataset {
     check_training_length(text.size, length);
     const int64_t start = CounterRandom(seed, DataStream::train_window, step, index).below(text.size - length);
     text.copy(start, tokens);
-    text.copy(start + 1, targets);
+    if (masking_) {
+      mask_training(*masking_, seed, step, index, tokens, targets);
+    } else {
+      text.copy(start + 1, targets);
+    }
+  }
+
+  void fill_held_out(const Window& window, std::span<int32_t> tokens, std::span<int32_t> targets) const override {
+    if (!masking_) return Dataset::fill_held_out(window, tokens, targets);
+    corpus_.held_out().copy(window.start, tokens);
+    mask_held_out(*masking_, window.start, tokens, targets);
+    std::ranges::fill(targets.first(window.first_scored), kIgnored);
   }
 
   std::string describe() const override {
     const std::size_t others = corpus_.files.size() - 1;
-    return fmt::format("{}{}: {} tokens ({}), vocabulary {}, {} for training, {} held out", corpus_.files.front(),
-                       others > 0 ? fmt::format(" and {} more", others) : "", corpus_.tokens.size(), corpus_.format,
-                       vocab_size(), corpus_.training_tokens, corpus_.held_out().size);
+    return fmt::format(
+        "{}{}: {} tokens ({}), vocabulary {}{}, {} for training, {} held out", corpus_.files.front(),
+        others > 0 ? fmt::format(" and {} more", others) : "", corpus_.tokens.size(), corpus_.format, vocab_size(),
+        masking_ ? fmt::format(" with the mask token, {:g} of the positions masked", masking_->probability) : "",
+        corpus_.training_tokens, corpus_.held_out().size);
   }
 
   static void check_training_length(int64_t training_tokens, int64_t length) {
@@ -62,6 +85,7 @@ class CorpusDataset : public Dataset {
 
  private:
   Corpus corpus_;
+  std::optional<Masking> masking_;
   uint64_t fingerprint_ = 0;
 };
 
@@ -100,27 +124,65 @@ class TaskDataset : public Dataset {
   Tokenizer tokenizer_;
 };
 
+void check_problems_fit(const Task& task, int64_t context_length, Objective objective) {
+  const auto check = [&](const char* part, int64_t needed) {
+    if (needed <= context_length) return;
+    throw DataError(
+        fmt::format("{}: {}data.max_length = {} {} takes {} tokens, train.context_length has {}; raise the "
+                    "context or lower the length",
+                    task.kind->name, part, task.max_length, task.kind->length_unit, needed, context_length));
+  };
+  if (objective != Objective::source_to_target) return check("", problem_tokens(task, task.max_length));
+  const PairSizes sizes = pair_tokens(task, task.max_length);
+  check("the source of ", sizes.source);
+  check("the target of ", sizes.target);
+}
+
+std::unique_ptr<Dataset> open_masked(const DataConfig& config, int64_t context_length, int64_t vocab_size,
+                                     const Tokenizer* known) {
+  if (!(config.mask_probability > 0 && config.mask_probability <= 1)) {
+    throw DataError(fmt::format("data.mask_probability = {}: must be above 0 and at most 1", config.mask_probability));
+  }
+  if (vocab_size == 1) {
+    throw DataError("model.vocab_size = 1: the mask token is one id of the vocabulary, and no other is left");
+  }
+  Corpus corpus = load_corpus(config, vocab_size == 0 ? 0 : vocab_size - 1, known);
+  CorpusDataset::check_training_length(corpus.training_tokens, context_length);
+  return std::make_unique<CorpusDataset>(std::move(corpus), config.mask_probability);
+}
+
 }  // namespace
 
+void Dataset::fill_held_out(const Window& window, std::span<int32_t> tokens, std::span<int32_t> targets) const {
+  if (corpus() == nullptr) throw std::logic_error("fill_held_out: a generated task has no held-out text");
+  fill_window(corpus()->held_out(), window, tokens, targets);
+}
+
 std::unique_ptr<Dataset> open_dataset(const DataConfig& config, int64_t context_length, int64_t vocab_size,
-                                      const Tokenizer* known) {
+                                      const Tokenizer* known, Objective objective) {
   if (context_length < 1) {
     throw DataError(fmt::format("train.context_length = {}: must be at least 1", context_length));
   }
   if (config.source == "task") {
-    const Task task = make_task(config);
-    const int64_t needed = problem_tokens(task, task.max_length);
-    if (needed > context_length) {
+    if (objective == Objective::masked_token) {
       throw DataError(
-          fmt::format("{}: data.max_length = {} {} takes {} tokens, train.context_length has {}; raise the context or "
-                      "lower the length",
-                      task.kind->name, task.max_length, task.kind->length_unit, needed, context_length));
+          "data.source = task: a problem asks for an answer after a prompt, which masked-token prediction does not "
+          "give; take text or tokens, or model.arch = decoder or encoder_decoder");
     }
+    const Task task = make_task(config);
+    check_problems_fit(task, context_length, objective);
     return std::make_unique<TaskDataset>(task);
   }
   if (config.source != "text" && config.source != "tokens") {
     throw DataError(fmt::format("data.source = {}: must be text, tokens or task", config.source));
   }
+  if (objective == Objective::source_to_target) {
+    throw DataError(
+        fmt::format("data.source = {}: a corpus has no pairs of source and target; take data.source = task, "
+                    "or model.arch = decoder or encoder",
+                    config.source));
+  }
+  if (objective == Objective::masked_token) return open_masked(config, context_length, vocab_size, known);
   Corpus corpus = load_corpus(config, vocab_size, known);
   CorpusDataset::check_training_length(corpus.training_tokens, context_length);
   return std::make_unique<CorpusDataset>(std::move(corpus));
@@ -135,6 +197,18 @@ void fill_training_batch(const Dataset& dataset, uint64_t seed, int64_t step, in
 void fill_evaluation_batch(const Task& task, int64_t length, int64_t first_index, Batch& batch) {
   for (int64_t i = 0; i < batch.sequences; ++i) {
     fill_evaluation_problem(task, kEvaluationSeed, length, first_index + i, batch.row_tokens(i), batch.row_targets(i));
+  }
+}
+
+void fill_training_pairs(const Task& task, uint64_t seed, int64_t step, int64_t first_index, PairBatch& batch) {
+  for (int64_t i = 0; i < batch.sequences; ++i) {
+    batch.source_lengths[i] = fill_training_pair(task, seed, step, first_index + i, batch.row(i));
+  }
+}
+
+void fill_evaluation_pairs(const Task& task, int64_t length, int64_t first_index, PairBatch& batch) {
+  for (int64_t i = 0; i < batch.sequences; ++i) {
+    batch.source_lengths[i] = fill_evaluation_pair(task, kEvaluationSeed, length, first_index + i, batch.row(i));
   }
 }
 

@@ -8,7 +8,17 @@
 namespace ropewalk {
 
 /// What random words of the data are drawn for. Streams never share a word, so training and evaluation are disjoint.
-enum class DataStream : uint64_t { train_window, train_problem, train_choice, evaluation_problem };
+enum class DataStream : uint64_t {
+  train_window,
+  train_problem,
+  train_choice,
+  evaluation_problem,
+  train_mask,
+  evaluation_mask
+};
+
+/// In place of the seed of a run where something is drawn for evaluations, which are the same for every run.
+inline constexpr uint64_t kEvaluationSeed = 0;
 
 /// A sequence of random words that is a pure function of (seed, stream, step, index): Philox4x64-10 (Salmon et al.,
 /// "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011) with the counter {word / 4, index, step, stream}. There is
@@ -29,6 +39,9 @@ class CounterRandom {
     }
     return words_[used_++];
   }
+
+  /// Uniform in [0, 1), a multiple of 2^-53.
+  double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
 
   /// Uniform in [0, bound), without the bias of a bare remainder. Precondition: bound > 0.
   int64_t below(int64_t bound) {

@@ -135,6 +135,10 @@ AppliedEntries apply_entries(const std::vector<Entry>& entries, const Origin& su
     }
   }
   applied.config = store_values(table, {values.begin(), values.end()});
+  // Here and not in resolve(), which cannot tell a value that was given from a default.
+  if (applied.config.model.arch == Arch::encoder && !values.contains("attention.causal")) {
+    applied.config.attention.causal = false;
+  }
   return applied;
 }
 

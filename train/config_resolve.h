@@ -54,7 +54,8 @@ struct AppliedEntries {
   std::vector<std::string> refused = {};  ///< known keys whose value was refused: no cross check is to speak of them
 };
 
-/// Looks up keys and types values; a later entry replaces an earlier one. What is wrong goes to `errors`.
+/// Looks up keys and types values; a later entry replaces an earlier one. What is wrong goes to `errors`. The default
+/// of attention.causal follows from model.arch.
 AppliedEntries apply_entries(const std::vector<Entry>& entries, const Origin& subject, std::vector<std::string>& errors,
                              const OptionTable& table);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "data/error.h"
+#include "data/tasks/pairs.h"
 #include "data/tasks/task.h"
 #include "framework/tensor.h"
 #include "layers/attention.h"
@@ -75,6 +76,34 @@ void check_model(Checker& k) {
             fmt::format("model.n_heads = {} is not divisible by model.n_kv_heads = {}", m.n_heads, m.n_kv_heads));
 }
 
+/// Which way the architecture reads.
+void check_arch(Checker& k) {
+  const bool causal = k.c.attention.causal;
+  k.require(k.c.model.arch != Arch::encoder || !causal, {"attention.causal", "model.arch"},
+            "model.arch = encoder reads in both directions, which attention.causal = true forbids; leave the key out, "
+            "or use model.arch = decoder");
+  k.require(k.c.model.arch != Arch::encoder_decoder || causal, {"attention.causal", "model.arch"},
+            "attention.causal = false lets the decoder of model.arch = encoder_decoder see the tokens that it has to "
+            "predict; leave the key out (its encoder reads in both directions as it is)");
+}
+
+/// What the scheme finds; of an encoder_decoder in its causal decoder and in its encoder.
+PositionFindings position_findings(const Config& config, PositionUse use) {
+  PositionFindings findings = check_position(use);
+  if (config.model.arch != Arch::encoder_decoder || !use.causal) return findings;
+  use.causal = false;
+  const std::size_t of_decoder = findings.size();
+  for (PositionFinding& finding : check_position(use)) {
+    const auto known = findings.begin() + static_cast<std::ptrdiff_t>(of_decoder);
+    if (std::find_if(findings.begin(), known, [&](const auto& f) { return f.message == finding.message; }) != known) {
+      continue;
+    }
+    finding.message = "in the encoder, " + finding.message;
+    findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+
 void report(Checker& k, const PositionFindings& findings) {
   for (const PositionFinding& finding : findings) {
     if (finding.warning) {
@@ -93,18 +122,28 @@ void check_position_scheme(Checker& k, Purpose purpose) {
     use.context_length = k.c.train.context_length;
     if (!is_task(k.c)) use.eval_lengths = k.c.eval.lengths;
   }
-  report(k, check_position(use));
+  report(k, position_findings(k.c, use));
 }
 
-/// The task's own rules: which symbols and lengths it has, and that its longest training problem fits the context.
+/// The task's own rules: which symbols and lengths it has, and that its longest training problem fits the context, of
+/// an encoder_decoder its source and its target.
 void check_task(Checker& k) {
   const DataConfig& d = k.c.data;
   std::string reason;
   try {
-    const int64_t tokens = problem_tokens(make_task(d), d.max_length);
-    k.require(tokens <= k.c.train.context_length, {"data.max_length", "train.context_length"},
-              fmt::format("a problem of data.max_length = {} takes {} tokens, more than train.context_length = {}",
-                          d.max_length, tokens, k.c.train.context_length));
+    const Task task = make_task(d);
+    const auto check_fits = [&](const char* what, int64_t tokens) {
+      k.require(tokens <= k.c.train.context_length, {"data.max_length", "train.context_length"},
+                fmt::format("{} of data.max_length = {} takes {} tokens, more than train.context_length = {}", what,
+                            d.max_length, tokens, k.c.train.context_length));
+    };
+    if (k.c.model.arch == Arch::encoder_decoder) {
+      const PairSizes sizes = pair_tokens(task, d.max_length);
+      check_fits("the source of a problem", sizes.source);
+      check_fits("the target of a problem", sizes.target);
+    } else {
+      check_fits("a problem", problem_tokens(task, d.max_length));
+    }
   } catch (const DataError& e) {
     reason = e.what();
   }
@@ -114,7 +153,17 @@ void check_task(Checker& k) {
 void check_data(Checker& k, Purpose purpose) {
   const DataConfig& d = k.c.data;
   if (purpose == Purpose::probe && k.c.probe.inputs == "normal") return;
-  k.require(d.source == "task" || !d.path.empty(), {"data.path", "data.source"},
+  const bool encoder = k.c.model.arch == Arch::encoder;
+  const bool pairs = k.c.model.arch == Arch::encoder_decoder;
+  k.require(
+      !encoder || d.source != "task", {"data.source", "model.arch"},
+      "model.arch = encoder predicts masked tokens, but data.source = task asks for an answer after a prompt; use "
+      "text or tokens, or model.arch = decoder or encoder_decoder");
+  k.require(!pairs || d.source == "task", {"data.source", "model.arch"},
+            fmt::format("model.arch = encoder_decoder learns from pairs of source and target, which data.source = {} "
+                        "does not have; use task, or model.arch = decoder or encoder",
+                        d.source));
+  k.require(d.source == "task" || !d.path.empty() || pairs, {"data.path", "data.source"},
             fmt::format("data.path must be given for data.source = {}", d.source));
   k.require(d.source != "task" || d.min_length <= d.max_length, {"data.min_length", "data.max_length"},
             fmt::format("data.min_length = {} exceeds data.max_length = {}", d.min_length, d.max_length));
@@ -123,9 +172,9 @@ void check_data(Checker& k, Purpose purpose) {
             "data.tokenizer = sentencepiece is not available in this version; use bytes or chars");
   const int64_t vocabulary = k.c.model.vocab_size;
   const bool bytes = d.source == "text" && d.tokenizer == "bytes";
-  k.require(
-      !bytes || vocabulary == 0 || vocabulary >= 256, {"model.vocab_size", "data.tokenizer"},
-      fmt::format("model.vocab_size = {} is too small for data.tokenizer = bytes, which has 256 tokens", vocabulary));
+  k.require(!bytes || vocabulary == 0 || vocabulary >= (encoder ? 257 : 256), {"model.vocab_size", "data.tokenizer"},
+            fmt::format("model.vocab_size = {} is too small for data.tokenizer = bytes, which has 256 tokens{}",
+                        vocabulary, encoder ? " and the mask token" : ""));
 }
 
 void check_train(Checker& k) {
@@ -138,7 +187,7 @@ void check_train(Checker& k) {
             fmt::format("optim.min_lr = {} exceeds optim.lr = {}", o.min_lr, o.lr));
   k.require(o.warmup_steps <= t.steps, {"optim.warmup_steps", "train.steps"},
             fmt::format("optim.warmup_steps = {} exceeds train.steps = {}", o.warmup_steps, t.steps));
-  k.warn(!k.c.attention.causal && k.c.probe.inputs != "normal", {"attention.causal"},
+  k.warn(k.c.model.arch == Arch::decoder && !k.c.attention.causal && k.c.probe.inputs != "normal", {"attention.causal"},
          "attention.causal = false lets every position see the token that it has to predict");
 }
 
@@ -164,6 +213,7 @@ void check_across_keys(const AppliedEntries& given, ResolvedConfig& resolved, Pu
   Checker k(given, resolved, errors);
   check_model(k);
   report(k, check_attention(architecture_of(k.c)));
+  check_arch(k);
   check_position_scheme(k, purpose);
   if (purpose == Purpose::model) return;
   check_data(k, purpose);

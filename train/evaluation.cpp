@@ -84,16 +84,32 @@ int64_t Evaluator::sequence_length(std::size_t length_index) const {
 }
 
 void Evaluator::check() const {
-  std::vector<Job> jobs;
   for (std::size_t i = 0; i < config_.eval.lengths.size(); ++i) {
     if (is_task()) {
       const int64_t problems = problems_of(i);
       require(problems <= kMostProblems, "eval.tokens = {} is {} problems of length {}; at most {} are scored a length",
               config_.eval.tokens, problems, config_.eval.lengths[i], kMostProblems);
     } else {
+      std::vector<Job> jobs;
       text_jobs(i, jobs);
+      require(scores_a_token(jobs),
+              "evaluation at length {} has nothing to predict: no token that it scores is masked; raise eval.tokens, "
+              "eval.tail or data.mask_probability",
+              config_.eval.lengths[i]);
     }
   }
+}
+
+bool Evaluator::scores_a_token(const std::vector<Job>& jobs) const {
+  Batch one;
+  for (const Job& job : jobs) {
+    one.resize(1, job.length);
+    for (const Window& window : job.windows) {
+      dataset_.fill_held_out(window, one.row_tokens(0), one.row_targets(0));
+      if (one.counted() > 0) return true;
+    }
+  }
+  return false;
 }
 
 int64_t Evaluator::problems_of(std::size_t length_index) const {
@@ -150,8 +166,8 @@ void Evaluator::run_job(const Transformer& model, Worker& worker, const Job& job
     fill_evaluation_batch(*dataset_.task(), config_.eval.lengths[job.length_index], job.first_problem, worker.batch);
   } else {
     for (int64_t i = 0; i < count; ++i) {
-      fill_window(dataset_.corpus()->held_out(), job.windows[static_cast<std::size_t>(i)], worker.batch.row_tokens(i),
-                  worker.batch.row_targets(i));
+      dataset_.fill_held_out(job.windows[static_cast<std::size_t>(i)], worker.batch.row_tokens(i),
+                             worker.batch.row_targets(i));
     }
   }
   Tape tape(worker.workspace, Mode::inference, &model.parameters());

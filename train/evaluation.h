@@ -13,8 +13,9 @@
 
 namespace ropewalk {
 
-/// How a model does at several lengths. For text, `lengths` are windows and the loss is over held-out tokens; for tasks
-/// they are problem lengths and the loss is over answer tokens, which are predicted given the right ones before.
+/// How a model does at several lengths. For text, `lengths` are windows and the loss is over held-out tokens (an
+/// encoder's over those that are masked); for tasks they are problem lengths and the loss is over answer tokens, which
+/// are predicted given the right ones before. It is the plain cross-entropy, whatever optim.label_smoothing is.
 struct LengthScores {
   std::string protocol;  ///< same_tokens | non_overlapping | sliding | task
   std::vector<int64_t> lengths;
@@ -39,7 +40,7 @@ class Evaluator {
   ~Evaluator();
 
   /// Throws DataError where the held-out text is too short for the windows, or a task has no problems of a length;
-  /// Error where it is to score absurdly many.
+  /// Error where it is to score absurdly many, or none because the draw of an encoder masks nothing.
   void check() const;
   LengthScores run(Transformer& model);
   const std::vector<int64_t>& lengths() const { return config_.eval.lengths; }
@@ -54,6 +55,7 @@ class Evaluator {
   void text_jobs(std::size_t length_index, std::vector<Job>& jobs) const;
   void task_jobs(std::size_t length_index, std::vector<Job>& jobs) const;
   void run_job(const Transformer& model, Worker& worker, const Job& job, Sums& sums) const;
+  bool scores_a_token(const std::vector<Job>& jobs) const;
   int64_t sequence_length(std::size_t length_index) const;
   int64_t problems_of(std::size_t length_index) const;
   bool is_task() const { return dataset_.task() != nullptr; }

@@ -36,6 +36,7 @@ const std::vector<IdleRule>& idle_rules() {
       {{"data.task", "data.min_length", "data.max_length", "data.alphabet", "data.digit_order", "data.train_problems"},
        "data.source",
        [](const Config& c) { return !is_task(c); }},
+      {{"data.mask_probability"}, "model.arch", [](const Config& c) { return c.model.arch != Arch::encoder; }},
       {{"data.digit_order"}, "data.task", [](const Config& c) { return c.data.task != "addition"; }},
       {{"optim.min_lr"}, "optim.schedule", [](const Config& c) { return c.optim.schedule == Schedule::constant; }},
       {{"eval.tail"}, "eval.protocol", [](const Config& c) { return c.eval.protocol != Protocol::same_tokens; }},

@@ -67,8 +67,11 @@ double count_parameters(const ArchitectureConfig& config) {
   const auto d = static_cast<double>(m.d_model);
   const double ff = static_cast<double>(m.d_ff);
   const double layer = attention_weights(config) + d * ff * (is_gated(m.activation) ? 3 : 2);
+  // The encoder has as many layers, and the decoder's attend to it.
+  const double pair =
+      m.arch == Arch::encoder_decoder ? layer + 2 * d * static_cast<double>((m.n_heads + m.n_kv_heads) * m.d_head) : 0;
   const double tables = static_cast<double>(m.vocab_size) * d * (m.tie_embeddings ? 1 : 2);
-  return static_cast<double>(m.n_layers) * layer + tables + position_parameters(config);
+  return static_cast<double>(m.n_layers) * (layer + pair) + tables + position_parameters(config);
 }
 
 MemoryEstimate estimate_memory(const Config& config, double parameters, int64_t vocab_size, int64_t longest) {

@@ -60,24 +60,33 @@ Option choice(const std::string& key, Section Config::*section, std::string Sect
   return option;
 }
 
-/// A key whose field is an enumeration.
-template <class Section, class E, std::size_t N>
-Option choice(std::string key, Section Config::*section, E Section::*member, const NameTable<E, N>& names,
-              std::string help) {
+/// A key whose field, which `access` finds in a Config, is an enumeration.
+template <class Access, class E, std::size_t N>
+Option choice(std::string key, Access access, const NameTable<E, N>& names, std::string help) {
   Option option{.key = std::move(key), .type = OptionType::choice, .help = std::move(help)};
   for (const auto& [value, name] : names) option.choices.emplace_back(name);
   option.get = [=, &names](const Config& config) -> OptionValue {
     for (const auto& [value, name] : names) {
-      if (value == config.*section.*member) return std::string(name);
+      if (value == access(config)) return std::string(name);
     }
     throw std::logic_error("an enumeration value without a name");
   };
   option.set = [=, &names](Config& config, const OptionValue& text) {
     for (const auto& [value, name] : names) {
-      if (name == std::get<std::string>(text)) config.*section.*member = value;
+      if (name == std::get<std::string>(text)) access(config) = value;
     }
   };
   return option;
+}
+
+/// The same for Config::SECTION.FIELD.
+template <class Section, class E, std::size_t N>
+Option choice(std::string key, Section Config::*section, E Section::*member, const NameTable<E, N>& names,
+              std::string help) {
+  const auto access = [=](auto& config) -> auto& {
+    return config.*section.*member;
+  };
+  return choice(std::move(key), access, names, std::move(help));
 }
 
 /// The same option with the rule that gives its value where none is set.
@@ -89,6 +98,10 @@ Option derived(std::string rule, Option option) {
 void add_model(std::vector<Option>& t) {
   constexpr auto s = &Config::model;
   using M = ModelConfig;
+  t.push_back(choice(
+      "model.arch", [](auto& config) -> auto& { return config.model.arch; }, kArchNames,
+      "decoder: predicts the next token; encoder: reads in both directions and predicts masked tokens; "
+      "encoder_decoder: writes an answer to a source (tasks)"));
   t.push_back(field("model.n_layers", s, &M::n_layers, "blocks", between(1, 10'000)));
   t.push_back(field("model.d_model", s, &M::d_model, "width of the residual stream", between(1, 1 << 20)));
   t.push_back(field("model.n_heads", s, &M::n_heads, "query heads", between(1, 65'536)));
@@ -171,7 +184,9 @@ void add_attention(std::vector<Option>& t) {
   using A = AttentionConfig;
   t.push_back(choice("attention.kind", s, &A::kind, kAttentionKindNames,
                      "multi-head (with model.n_kv_heads grouped or multi-query), or multi-head latent attention"));
-  t.push_back(field("attention.causal", s, &A::causal, "no query sees a later key"));
+  t.push_back(derived("true; false with model.arch = encoder",
+                      field("attention.causal", s, &A::causal,
+                            "no query sees a later key (encoder_decoder: in the decoder; its encoder sees all)")));
   t.push_back(field("attention.scale_scores", s, &A::scale_scores, "multiply scores by 1 / sqrt(d_head)"));
   t.push_back(field("attention.window_radius", s, &A::window_radius,
                     "a query sees keys at most so far away, on each side; -1: all", between(-1, kLongestContext)));
@@ -226,6 +241,10 @@ void add_data(std::vector<Option>& t) {
                     between(0, 1'000'000'000)));
   t.push_back(field("data.validation_fraction", s, &D::validation_fraction, "held out from the end of the text",
                     {.minimum = 0, .maximum = 1, .below_maximum = true}));
+  t.push_back(field("data.mask_probability", s, &D::mask_probability,
+                    "encoder: share of positions to be predicted, of which 80 % are read as a mask token, 10 % as a "
+                    "random one, 10 % as they are",
+                    {.minimum = 0, .maximum = 1, .above_minimum = true}));
 }
 
 void add_train(std::vector<Option>& t) {
@@ -266,6 +285,11 @@ void add_optim(std::vector<Option>& t) {
               field("optim.warmup_steps", s, &O::warmup_steps, "steps of the linear warm-up", between(0, kMostSteps))));
   t.push_back(choice("optim.schedule", s, &O::schedule, kScheduleNames, "of the learning rate, after the warm-up"));
   t.push_back(derived("lr / 10", field("optim.min_lr", s, &O::min_lr, "where the schedule ends", at_least(0))));
+  t.push_back(
+      field("optim.label_smoothing", s, &O::label_smoothing,
+            "share of a label that is spread evenly over the vocabulary, in the training loss only: evaluations "
+            "report the plain cross-entropy",
+            probability_below_one()));
 }
 
 void add_eval(std::vector<Option>& t) {

@@ -117,7 +117,8 @@ ProbeResult probe_run(const ResolvedConfig& resolved_config, const std::string& 
     pass.trace.residuals = &residuals;
     const Var x = normal ? tape.leaf(batch.vectors) : model.embed(pass, batch.tokens.tokens.data());
     const Var logits = model.head(model.blocks(pass, x));
-    const Var loss = cross_entropy(logits, batch.tokens.targets.data(), static_cast<double>(batch.tokens.counted()));
+    const Var loss = cross_entropy(logits, batch.tokens.targets.data(), static_cast<double>(batch.tokens.counted()),
+                                   config.optim.label_smoothing);
     tape.backward(loss);
     gradients.complete(parameters);
     squared_norms(parameters, gradients.flat(), squared);

@@ -12,6 +12,21 @@
 #include "train/run_directory.h"
 
 namespace ropewalk {
+namespace {
+
+Objective objective_of(Arch arch) {
+  switch (arch) {
+    case Arch::decoder:
+      return Objective::next_token;
+    case Arch::encoder:
+      return Objective::masked_token;
+    case Arch::encoder_decoder:
+      return Objective::source_to_target;
+  }
+  fail("model.arch has the unknown value {}", static_cast<int>(arch));
+}
+
+}  // namespace
 
 DType dtype_of(const TrainConfig& train) {
   return train.dtype == "f64" ? DType::f64 : DType::f32;
@@ -39,7 +54,8 @@ std::string vocabulary_in(const std::string& directory) {
 
 std::unique_ptr<Dataset> open_data(Config& config, const Tokenizer* known) {
   const int64_t given = config.model.vocab_size;
-  std::unique_ptr<Dataset> dataset = open_dataset(config.data, config.train.context_length, given, known);
+  std::unique_ptr<Dataset> dataset =
+      open_dataset(config.data, config.train.context_length, given, known, objective_of(config.model.arch));
   config.model.vocab_size = dataset->vocab_size();
   if (given != 0 && given != config.model.vocab_size) {
     throw ConfigError({fmt::format("error: model.vocab_size = {}, but the data has {} tokens; leave the key out", given,
@@ -49,6 +65,9 @@ std::unique_ptr<Dataset> open_data(Config& config, const Tokenizer* known) {
 }
 
 RunSetup set_up(const Config& config, const Tokenizer* known) {
+  if (config.model.arch == Arch::encoder_decoder) {
+    throw ConfigError({"error: model.arch = encoder_decoder is not available in this version; use decoder or encoder"});
+  }
   RunSetup out{.config = config};
   // Sizes that the configuration alone shows to be absurd are refused before the data is read.
   require_memory(estimate_memory(config, count_parameters(architecture_of(config)), config.model.vocab_size,

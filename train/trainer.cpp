@@ -8,6 +8,7 @@
 
 #include "framework/error.h"
 #include "framework/ops/cross_entropy.h"
+#include "framework/ops/linear_cross_entropy.h"
 #include "optim/norms.h"
 #include "optim/reduce.h"
 #include "optim/schedule.h"
@@ -142,8 +143,9 @@ void Trainer::run_lane(Worker& worker, int64_t index, GradientBuffer& gradients,
       pass.trace.entropy = lane.entropy.data();
       pass.trace.max_logit = lane.max_logit.data();
     }
-    const Var loss = model_.loss(pass, batch_.row_tokens(first).data(), batch_.row_targets(first).data(),
-                                 static_cast<double>(targets_));
+    const Var hidden = model_.blocks(pass, model_.embed(pass, batch_.row_tokens(first).data()));
+    const Var loss = linear_cross_entropy(hidden, model_.head_weight(tape), batch_.row_targets(first).data(),
+                                          static_cast<double>(targets_), config_.optim.label_smoothing);
     lane.loss += loss.value().at(0);
     tape.backward(loss);
     for (std::size_t depth = 0; depth < worker.residuals.size(); ++depth) {
@@ -245,7 +247,8 @@ Divergence Trainer::find_divergence(int64_t step) {
       ForwardPass pass = make_pass(tape, i, 1, step);
       const Var logits = model_.logits(pass, batch_.row_tokens(i).data());
       tape.enter_module("loss");
-      const Var loss = cross_entropy(logits, batch_.row_targets(i).data(), static_cast<double>(targets_));
+      const Var loss = cross_entropy(logits, batch_.row_targets(i).data(), static_cast<double>(targets_),
+                                     config_.optim.label_smoothing);
       tape.retain_gradients();
       if (want_gradient) tape.backward(loss);
       bool in_gradient = false;

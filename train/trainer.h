@@ -37,7 +37,7 @@ struct Divergence {
 /// What one step did. Spans stay valid until the next step.
 struct StepResult {
   int64_t step = 0;
-  double loss = 0;  ///< mean over the target tokens of the step
+  double loss = 0;  ///< mean over the target tokens of the step, with optim.label_smoothing
   double lr = 0;
   double grad_norm = 0;                       ///< before clipping
   int64_t tokens = 0;                         ///< positions fed, targets or not

@@ -17,6 +17,10 @@ int64_t tokens_needed(int64_t length) {
   return 3 * length + 4;
 }
 
+PairSizes pair_sizes(int64_t length) {
+  return {.source = 2 * length + 1, .target = length + 2};
+}
+
 /// Where the digit worth 10^place stands in a number of `digits` digits.
 int64_t position_of(const Task& task, int64_t place, int64_t digits) {
   return task.least_significant_first ? place : digits - 1 - place;
@@ -64,6 +68,7 @@ const TaskKind kAdditionTask = {.name = "addition",
                                 .distinct_symbols = false,
                                 .symbols = symbols,
                                 .tokens = tokens_needed,
+                                .pair = pair_sizes,
                                 .generate = generate};
 
 }  // namespace ropewalk

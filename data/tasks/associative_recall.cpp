@@ -23,6 +23,10 @@ int64_t tokens_needed(int64_t length) {
   return 4 * length + 1;
 }
 
+PairSizes pair_sizes(int64_t length) {
+  return {.source = 3 * length + 1, .target = length + 1};
+}
+
 /// The first `count` of a random permutation of 0 .. size - 1 (Fisher and Yates), in the front of `items`.
 void draw_permutation(CounterRandom& random, int64_t size, int64_t count, std::span<int32_t> items) {
   std::iota(items.begin(), items.begin() + size, 0);
@@ -63,6 +67,7 @@ const TaskKind kAssociativeRecallTask = {.name = "associative_recall",
                                          .distinct_symbols = true,
                                          .symbols = symbols,
                                          .tokens = tokens_needed,
+                                         .pair = pair_sizes,
                                          .generate = generate};
 
 }  // namespace ropewalk

@@ -15,6 +15,10 @@ int64_t tokens_needed(int64_t length) {
   return 2 * length + 2;
 }
 
+PairSizes pair_sizes(int64_t length) {
+  return {.source = length, .target = length + 1};
+}
+
 using Arrange = void (*)(std::span<int32_t> list);
 
 /// The common form; `arrange` turns x into y in place.
@@ -49,6 +53,7 @@ constexpr TaskKind list_task(std::string_view name, std::string_view summary, au
           .distinct_symbols = false,
           .symbols = symbols,
           .tokens = tokens_needed,
+          .pair = pair_sizes,
           .generate = generate_problem};
 }
 

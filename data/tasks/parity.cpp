@@ -14,6 +14,10 @@ int64_t tokens_needed(int64_t length) {
   return length + 2;
 }
 
+PairSizes pair_sizes(int64_t length) {
+  return {.source = length, .target = 2};
+}
+
 void generate(const Task& /*task*/, int64_t length, CounterRandom& random, std::span<int32_t> tokens,
               std::span<int32_t> targets) {
   int32_t parity = 0;
@@ -37,6 +41,7 @@ const TaskKind kParityTask = {.name = "parity",
                               .distinct_symbols = false,
                               .symbols = symbols,
                               .tokens = tokens_needed,
+                              .pair = pair_sizes,
                               .generate = generate};
 
 }  // namespace ropewalk

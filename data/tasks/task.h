@@ -33,6 +33,12 @@ struct Task {
   int64_t train_problems = 0;
 };
 
+/// Positions that a problem takes as a source -> target pair (data/tasks/pairs.h); the target's with its <end>.
+struct PairSizes {
+  int64_t source = 0;
+  int64_t target = 0;
+};
+
 /// A row of the table of tasks. A problem of length n is a prompt, then an answer. In a row, tokens[0 .. P) is the
 /// prompt and targets[P - 1 .. P - 1 + A) the answer; the model reads each answer token after it had to predict it
 /// (associative_recall puts queries between the answers).
@@ -49,6 +55,9 @@ struct TaskKind {
 
   /// Positions that a problem takes in a row.
   int64_t (*tokens)(int64_t length);
+
+  /// The same as a source and a target.
+  PairSizes (*pair)(int64_t length);
 
   /// Writes a problem into the first tokens(length) positions. Before: tokens are kPad, targets kIgnored.
   void (*generate)(const Task& task, int64_t length, CounterRandom& random, std::span<int32_t> tokens,

@@ -36,7 +36,7 @@ void add_scaled(const T* from, int64_t n, T scale, GradientSink<T> to) {
 
 }  // namespace
 
-Var linear_cross_entropy(Var hidden, Var weight, const int32_t* targets, double normalizer) {
+Var linear_cross_entropy(Var hidden, Var weight, const int32_t* targets, double normalizer, double label_smoothing) {
   Tape& tape = *hidden.tape;
   check_has_last_axis("linear_cross_entropy", hidden);
   const int64_t d_model = hidden.shape()[-1];
@@ -44,7 +44,7 @@ Var linear_cross_entropy(Var hidden, Var weight, const int32_t* targets, double 
   check_same_dtype("linear_cross_entropy", hidden, weight);
   const int64_t vocab = weight.shape()[0];
   const int64_t rows = hidden.shape().rows();
-  check_cross_entropy("linear_cross_entropy", rows, vocab, targets, normalizer);
+  check_cross_entropy("linear_cross_entropy", rows, vocab, targets, normalizer, label_smoothing);
   const Tensor loss = tape.allocate({}, hidden.dtype());
   const bool wants_hidden = tape.mode() == Mode::train && tape.needs_gradient(hidden);
   const bool wants_weight = tape.mode() == Mode::train && tape.needs_gradient(weight);
@@ -69,9 +69,9 @@ Var linear_cross_entropy(Var hidden, Var weight, const int32_t* targets, double 
           continue;
         }
         const double log_sum = log_sum_exp(row, vocab);
-        sum += log_sum - static_cast<double>(row[target]);
+        sum += row_cross_entropy(row, vocab, log_sum, target, label_smoothing);
         if (wants_hidden || wants_weight) {
-          softmax_minus_onehot(row, vocab, log_sum, target, 1.0 / normalizer, false, row);
+          softmax_minus_target(row, vocab, log_sum, target, label_smoothing, 1.0 / normalizer, false, row);
         }
       }
       if (wants_hidden) {

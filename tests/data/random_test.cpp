@@ -22,8 +22,9 @@ TEST(CounterRandom, SharesNoWordBetweenCoordinates) {
   std::set<uint64_t> seen;
   std::size_t drawn = 0;
   for (const uint64_t seed : {0, 1}) {
-    for (const DataStream stream : {DataStream::train_window, DataStream::train_problem, DataStream::train_choice,
-                                    DataStream::evaluation_problem}) {
+    for (const DataStream stream :
+         {DataStream::train_window, DataStream::train_problem, DataStream::train_choice, DataStream::evaluation_problem,
+          DataStream::train_mask, DataStream::evaluation_mask}) {
       for (const int64_t step : {0, 1}) {
         for (const int64_t index : {0, 1}) {
           for (const uint64_t word : words({seed, stream, step, index}, 9)) seen.insert(word), ++drawn;
@@ -40,6 +41,19 @@ TEST(CounterRandom, BelowIsUniform) {
   CounterRandom random(1, DataStream::train_window, 0, 0);
   for (int i = 0; i < kDraws; ++i) ++counts.at(random.below(kBound));
   for (const int count : counts) EXPECT_NEAR(count, kDraws / kBound, 500);  // 5.5 standard deviations
+}
+
+TEST(CounterRandom, UniformFillsTheUnitInterval) {
+  constexpr int kTenths = 10, kDraws = 60000;
+  std::vector<int> counts(kTenths);
+  CounterRandom random(3, DataStream::train_mask, 0, 0);
+  for (int i = 0; i < kDraws; ++i) {
+    const double u = random.uniform();
+    ASSERT_GE(u, 0.0);
+    ASSERT_LT(u, 1.0);
+    ++counts.at(static_cast<std::size_t>(u * kTenths));
+  }
+  for (const int count : counts) EXPECT_NEAR(count, kDraws / kTenths, 400);  // 5.4 standard deviations
 }
 
 TEST(CounterRandom, BelowHasNoRemainderBiasForHugeBounds) {

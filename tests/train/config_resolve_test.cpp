@@ -283,6 +283,71 @@ TEST_F(ConfigResolve, LatentAttentionIsCheckedAgainstTheRest) {
   EXPECT_EQ(refused_task("[attention]\nkind = mla\nmla_kv_rank = 16\nmla_rope_dims = 8\n"), Messages{});
 }
 
+TEST_F(ConfigResolve, AnEncoderReadsInBothDirectionsUnlessTheContraryIsAsked) {
+  const ResolvedConfig encoder = load(std::string(kText) + "[model]\narch = encoder\n");
+  EXPECT_EQ(encoder.config.model.arch, Arch::encoder);
+  EXPECT_FALSE(encoder.config.attention.causal);
+  EXPECT_EQ(encoder.warnings, Messages{});
+  EXPECT_FALSE(load(kText, {"model.arch=encoder", "attention.causal=false"}).config.attention.causal);
+  EXPECT_FALSE(parse_config_text("model.arch = encoder\n", "x", table()).attention.causal);
+  EXPECT_EQ(
+      refused(kText, {"model.arch=encoder", "attention.causal=true"}),
+      Messages{"command line: error: model.arch = encoder reads in both directions, which attention.causal = true "
+               "forbids; leave the key out, or use model.arch = decoder (command line, command line)"});
+  EXPECT_EQ(load(kText, {"model.arch=encoder", "attention.window_radius=4", "attention.global_tokens=1"}).warnings,
+            Messages{});
+  write("resolved.ini", print_config(encoder, false, table()));
+  EXPECT_FALSE(load_config("resolved.ini", {}, Purpose::train, table()).config.attention.causal);
+}
+
+TEST_F(ConfigResolve, AnEncoderTakesTextAndOneMoreToken) {
+  EXPECT_EQ(
+      refused_task("[model]\narch = encoder\n"),
+      Messages{"run.ini:2: error: model.arch = encoder predicts masked tokens, but data.source = task asks for an "
+               "answer after a prompt; use text or tokens, or model.arch = decoder or encoder_decoder (run.ini:2, "
+               "run.ini:4)"});
+  EXPECT_EQ(refused_text("[model]\narch = encoder\nvocab_size = 256\n"),
+            Messages{"run.ini:5: error: model.vocab_size = 256 is too small for data.tokenizer = bytes, which has 256 "
+                     "tokens and the mask token (run.ini:5, default)"});
+  EXPECT_EQ(refused_text("[model]\narch = encoder\nvocab_size = 257\n"), Messages{});
+}
+
+TEST_F(ConfigResolve, AnEncoderDecoderTakesTasksAndHasACausalDecoder) {
+  const ResolvedConfig r = load(kTask, {"model.arch=encoder_decoder"});
+  EXPECT_EQ(r.config.model.arch, Arch::encoder_decoder);
+  EXPECT_TRUE(r.config.attention.causal);
+  EXPECT_EQ(r.warnings, Messages{});
+  EXPECT_EQ(refused(kText, {"model.arch=encoder_decoder"}),
+            Messages{"command line: error: model.arch = encoder_decoder learns from pairs of source and target, which "
+                     "data.source = text does not have; use task, or model.arch = decoder or encoder (default, command "
+                     "line)"});
+  EXPECT_EQ(refused("", {"model.arch=encoder_decoder", "data.source=tokens"}).size(), 1U);
+  EXPECT_EQ(
+      refused(kTask, {"model.arch=encoder_decoder", "attention.causal=false"}),
+      Messages{"command line: error: attention.causal = false lets the decoder of model.arch = encoder_decoder see "
+               "the tokens that it has to predict; leave the key out (its encoder reads in both directions as it "
+               "is) (command line, command line)"});
+  // 20 symbols and the end, where a decoder needs 42 tokens.
+  EXPECT_EQ(refused(kTask, {"model.arch=encoder_decoder", "train.context_length=21"}), Messages{});
+  EXPECT_EQ(refused(kTask, {"model.arch=encoder_decoder", "train.context_length=20"}),
+            Messages{"command line: error: the target of a problem of data.max_length = 20 takes 21 tokens, more than "
+                     "train.context_length = 20 (default, command line)"});
+  EXPECT_EQ(refused(kTask, {"model.arch=encoder_decoder", "data.task=addition", "train.context_length=40"}),
+            Messages{"command line: error: the source of a problem of data.max_length = 20 takes 41 tokens, more than "
+                     "train.context_length = 40 (default, command line)"});
+}
+
+TEST_F(ConfigResolve, APositionSchemeMustSuitBothHalvesOfAnEncoderDecoder) {
+  const std::vector<std::string> t5 = {"model.arch=encoder_decoder", "position.encoding=t5", "position.t5_buckets=3"};
+  EXPECT_EQ(refused(kTask, t5),
+            Messages{"command line: error: in the encoder, position.t5_buckets = 3 is too few with attention.causal = "
+                     "false; at least 4 (command line, default)"});
+  // What is said of both is said once.
+  EXPECT_EQ(
+      load(kTask, {"model.arch=encoder_decoder", "position.encoding=shaw", "position.shaw_clip=200"}).warnings.size(),
+      1U);
+}
+
 TEST_F(ConfigResolve, WhatThisVersionLacksIsRefused) {
   EXPECT_EQ(
       refused_task("[train]\ndtype = bf16\n"),

@@ -214,6 +214,56 @@ TEST_F(EvaluationTest, AModelThatAlwaysEndsIsRightOnceAnAnswer) {
   }
 }
 
+TEST_F(EvaluationTest, ALossIsNeverSmoothed) {
+  const Config plain = config();
+  const Config smoothed = config({"optim.label_smoothing=0.3"});
+  EXPECT_EQ(Evaluated(plain).run().loss, Evaluated(smoothed).run().loss);
+}
+
+/// The blocks of an encoder are those of a decoder without the causal mask, so a Transformer can stand for one.
+struct Encoder {
+  explicit Encoder(const Config& given)
+      : config(given),
+        dataset(open_data(config)),
+        model({.model = config.model, .position = config.position, .attention = config.attention}, DType::f32),
+        workers(1) {
+    model.allocate();
+    model.initialize(1);
+  }
+  LengthScores scores() { return Evaluator(config, *dataset, workers).run(model); }
+
+  Config config;
+  std::unique_ptr<Dataset> dataset;
+  Transformer model;
+  Workers workers;
+};
+
+TEST_F(EvaluationTest, AnEncoderLearnsToTellMaskedTokensAndIsScoredOnTheSameOnesAtEveryLength) {
+  Encoder encoder(config({"model.arch=encoder", "train.batch_size=32", "train.steps=500", "eval.lengths=16,32",
+                          "eval.tokens=4096", "optim.lr=1e-2", "data.mask_probability=0.2"}));
+  EXPECT_EQ(encoder.model.config().model.vocab_size, 257);
+  const LengthScores before = encoder.scores();
+  EXPECT_EQ(before.scored_tokens[0], before.scored_tokens[1]);
+  EXPECT_NEAR(before.loss[0], std::log(257), 0.1);
+  Trainer trainer(encoder.config, encoder.model, *encoder.dataset, encoder.workers);
+  for (int64_t step = 1; step <= encoder.config.train.steps; ++step) ASSERT_FALSE(trainer.step(step, {}).divergence);
+  const LengthScores after = encoder.scores();
+  EXPECT_EQ(after.scored_tokens, before.scored_tokens);
+  EXPECT_EQ(after.loss, encoder.scores().loss);
+  // It stands at about 2.85, what the frequencies of the letters give, until it has found out how to use both sides.
+  EXPECT_LT(after.loss[0], 2.2);
+}
+
+TEST_F(EvaluationTest, AnEvaluationThatMasksNothingIsRefusedBeforeItRuns) {
+  Encoder encoder(config({"model.arch=encoder", "data.mask_probability=1e-6"}));
+  try {
+    Evaluator(encoder.config, *encoder.dataset, encoder.workers).check();
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("data.mask_probability"), std::string::npos) << error.what();
+  }
+}
+
 TEST_F(EvaluationTest, HeldOutTextTooShortForTheWindowsIsRefused) {
   const std::string message = message_of<DataError>([&] {
     set_up(config({"eval.lengths=16,1000", "train.context_length=16"}));

@@ -41,6 +41,7 @@ TEST_F(IdleKeys, EachThatWasGivenIsNamedWithWhatItDependsOn) {
        "model.norm = rmsnorm changes nothing with model.norm_placement = none"},
       {{"data.task=sort"}, "data.task = sort changes nothing with data.source = text"},
       {{"data.token_dtype=uint32"}, "data.token_dtype = uint32 changes nothing with data.source = text"},
+      {{"data.mask_probability=0.3"}, "data.mask_probability = 0.3 changes nothing with model.arch = decoder"},
       {{"eval.stride=8"}, "eval.stride = 8 changes nothing with eval.protocol = same_tokens"},
       {{"eval.protocol=sliding", "eval.tail=8"}, "eval.tail = 8 changes nothing with eval.protocol = sliding"},
       {{"optim.schedule=constant", "optim.min_lr=0"},
@@ -63,6 +64,8 @@ TEST_F(IdleKeys, WhatIsReadOrAtItsDefaultIsNotNamed) {
                                               "position.yarn_beta_fast=9", "position.max_length=64"},
                                              {"position.encoding=learned", "position.max_length=2048"},
                                              {"attention.window_radius=8", "attention.global_tokens=2"},
+                                             {"model.arch=encoder", "data.mask_probability=0.3"},
+                                             {"optim.label_smoothing=0.1"},
                                              {"model.norm_placement=none", "model.qk_norm=true", "model.norm_eps=1e-6"},
                                              {"eval.protocol=sliding", "eval.stride=8"}}) {
     EXPECT_EQ(warnings(overrides), Messages{});
@@ -73,6 +76,8 @@ TEST_F(IdleKeys, AResolvedFileNamesOnlyWhatItsFirstOneDid) {
   for (const std::vector<std::string>& overrides : std::vector<std::vector<std::string>>{
            {"data.path=text.txt"},
            {"data.source=task", "position.encoding=learned"},
+           {"data.path=text.txt", "model.arch=encoder"},
+           {"data.source=task", "model.arch=encoder_decoder"},
            {"data.path=text.txt", "eval.protocol=sliding", "optim.schedule=constant", "position.encoding=t5"}}) {
     write("resolved.ini", print_config(load_config("", overrides), true));
     EXPECT_EQ(load_config("resolved.ini", {}).warnings, Messages{}) << overrides[0];

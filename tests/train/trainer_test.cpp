@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "framework/ops/cross_entropy.h"
+#include "framework/ops/elementwise.h"
 #include "optim/norms.h"
 #include "tests/support/allocation_counter.h"
 #include "train/log_layout.h"
@@ -108,7 +109,8 @@ TEST_F(TrainerTest, AccumulatedBatchesEqualALargerOne) {
   }
 }
 
-/// The loss and gradient of one step, one sequence after the other: sums over target tokens, then one division.
+/// The loss and gradient of one step, one sequence after the other: sums over target tokens, then one division. The
+/// smoothed loss is that of the targets and, in its share, the mean of those of all tokens as targets.
 double direct_gradient(Training& run, const Config& config, std::vector<double>& gradient,
                        std::vector<int64_t>& counts) {
   const int64_t sequences = config.train.batch_size * config.train.accumulate;
@@ -125,7 +127,18 @@ double direct_gradient(Training& run, const Config& config, std::vector<double>&
     buffer.clear();
     Tape tape(workspace, Mode::train, &run.parameters(), &buffer);
     ForwardPass pass{.tape = tape, .sequences = 1, .length = config.train.context_length};
-    const Var loss = cross_entropy(run.setup.model->logits(pass, batch.tokens.data()), batch.targets.data(), 1.0);
+    const Var logits = run.setup.model->logits(pass, batch.tokens.data());
+    Var loss = cross_entropy(logits, batch.targets.data(), 1.0);
+    if (const double smoothing = config.optim.label_smoothing; smoothing > 0) {
+      const int64_t vocabulary = run.setup.config.model.vocab_size;
+      loss = scale(loss, 1 - smoothing);
+      for (int32_t token = 0; token < vocabulary; ++token) {
+        std::vector<int32_t> all = batch.targets;
+        for (int32_t& target : all) target = target < 0 ? target : token;
+        const Var other = cross_entropy(logits, all.data(), static_cast<double>(vocabulary));
+        loss = add(loss, scale(other, smoothing));
+      }
+    }
     loss_sum += loss.value().at(0);
     tape.backward(loss);
     buffer.complete(run.parameters());
@@ -137,10 +150,12 @@ double direct_gradient(Training& run, const Config& config, std::vector<double>&
 }
 
 TEST_F(TrainerTest, LossAndGradientAreMeansOverTheTargetsOfTheWholeStep) {
-  for (const char* task : {"copy", "associative_recall"}) {
-    const Config c =
-        config({"data.source=task", std::string("data.task=") + task, "data.max_length=7", "train.context_length=48",
-                "eval.lengths=4", "train.dtype=f64", "train.batch_size=5", "train.accumulate=2"});
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"copy", "0"}, {"associative_recall", "0"}, {"copy", "0.1"}};
+  for (const auto& [task, smoothing] : cases) {
+    const Config c = config({"data.source=task", "data.task=" + task, "data.max_length=7", "train.context_length=48",
+                             "eval.lengths=4", "train.dtype=f64", "train.batch_size=5", "train.accumulate=2",
+                             "optim.label_smoothing=" + smoothing});
     Training run(c);
     std::vector<double> gradient;
     std::vector<int64_t> counts;

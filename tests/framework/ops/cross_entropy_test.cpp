@@ -23,8 +23,18 @@ double token_loss(const Tensor& logits, int64_t row, int32_t target) {
   return std::log(sum);
 }
 
-Function loss_of(const std::vector<int32_t>& targets, double normalizer) {
-  return [=](Tape&, const std::vector<Var>& in) { return cross_entropy(in[0], targets.data(), normalizer); };
+/// The mean over the vocabulary of -log p: what label smoothing mixes in.
+double uniform_loss(const Tensor& logits, int64_t row) {
+  const int64_t n = logits.shape[-1];
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += logits.at(row * n) - logits.at(row * n + i);
+  return token_loss(logits, row, 0) + sum / static_cast<double>(n);
+}
+
+Function loss_of(const std::vector<int32_t>& targets, double normalizer, double label_smoothing = 0.0) {
+  return [=](Tape&, const std::vector<Var>& in) {
+    return cross_entropy(in[0], targets.data(), normalizer, label_smoothing);
+  };
 }
 
 TEST(CrossEntropyTest, MatchesTheFormulaAndItsGradients) {
@@ -44,6 +54,47 @@ TEST(CrossEntropyTest, MatchesTheFormulaAndItsGradients) {
       check_op(loss_of(targets, 3.5), {logits});
     }
   }
+}
+
+TEST(CrossEntropyTest, LabelSmoothingMixesInTheMeanLossOfAllTokens) {
+  for (const double smoothing : {0.1, 0.75}) {
+    for (int64_t vocabulary : {1, 2, 7, 33, 130}) {
+      const Tensor logits = random_tensor({5, vocabulary}, DType::f64, 1, 2.0, 3.0);
+      const std::vector<int32_t> targets = targets_of(5, vocabulary);
+      double expected = 0;
+      for (int64_t r = 0; r < 5; ++r) {
+        const int32_t target = targets[static_cast<std::size_t>(r)];
+        if (target < 0) continue;
+        expected += ((1 - smoothing) * token_loss(logits, r, target) + smoothing * uniform_loss(logits, r)) / 3.5;
+      }
+      const Gradients got = run(loss_of(targets, 3.5, smoothing), {logits});
+      EXPECT_NEAR(got.value.at(0), expected, 1e-13 * expected + 1e-15);
+      for (int64_t i = vocabulary; i < 2 * vocabulary; ++i) EXPECT_EQ(got.inputs[0].at(i), 0.0);
+      if (vocabulary > 1) check_op(loss_of(targets, 3.5, smoothing), {logits});
+    }
+  }
+}
+
+TEST(CrossEntropyTest, ASmoothedLossIsLeastWhereTheModelSaysTheSmoothedLabel) {
+  // p = 1 - e + e / V at the target and e / V elsewhere: the loss is the entropy of the label and the gradient is 0.
+  const double smoothing = 0.1;
+  const int64_t n = 19;
+  const double elsewhere = smoothing / static_cast<double>(n);
+  const double at_target = 1 - smoothing + elsewhere;
+  Tensor logits = Tensor::zeros({1, n}, DType::f64);
+  for (int64_t i = 0; i < n; ++i) logits.set(i, std::log(i == 6 ? at_target : elsewhere));
+  const Gradients got = run(loss_of({6}, 1.0, smoothing), {logits});
+  const double entropy =
+      -at_target * std::log(at_target) - static_cast<double>(n - 1) * elsewhere * std::log(elsewhere);
+  EXPECT_NEAR(got.value.at(0), entropy, 1e-14);
+  for (int64_t i = 0; i < n; ++i) EXPECT_NEAR(got.inputs[0].at(i), 0.0, 1e-15);
+}
+
+TEST(CrossEntropyTest, ASmoothedLossKeepsItsPrecisionFarFromZeroAndOverALongVocabulary) {
+  Tensor logits = random_tensor({1, 50001}, DType::f32, 1);
+  for (int64_t i = 0; i < logits.elements(); ++i) logits.set(i, 4096 + logits.at(i));
+  const double expected = 0.5 * token_loss(logits, 0, 17) + 0.5 * uniform_loss(logits, 0);
+  EXPECT_NEAR(run(loss_of({17}, 1.0, 0.5), {logits}).value.at(0), expected, 3e-7 * expected);
 }
 
 TEST(CrossEntropyTest, RowsWithoutTargetGetZeroOnFirstWriteAndKeepWhatTheyHadLater) {
@@ -94,6 +145,7 @@ TEST(CrossEntropyTest, ANanInTheLogitsReachesTheLoss) {
       Tensor logits = random_tensor({1, 19}, dtype, 1);
       logits.set(where, NAN);
       EXPECT_TRUE(std::isnan(run(loss_of({4}, 1.0), {logits}).value.at(0)));
+      EXPECT_TRUE(std::isnan(run(loss_of({4}, 1.0, 0.1), {logits}).value.at(0)));
     }
   }
 }
@@ -115,6 +167,9 @@ TEST(CrossEntropyTest, NamesATargetOutsideTheVocabularyAndItsPosition) {
   const std::vector<int32_t> good = {0, 4, 1};
   EXPECT_THROW(cross_entropy(logits, good.data(), 0.0), Error);
   EXPECT_THROW(cross_entropy(logits, good.data(), NAN), Error);
+  for (const double smoothing : {-0.1, 1.0, static_cast<double>(NAN)}) {
+    EXPECT_THROW(cross_entropy(logits, good.data(), 3.0, smoothing), Error) << smoothing;
+  }
 }
 
 TEST(CrossEntropyTest, TheCallerMayForgetTheTargets) {

@@ -25,21 +25,23 @@ struct Sizes {
 constexpr Sizes kSizes[] = {{1, 1, 1}, {7, 5, 11}, {230, 3, 700}};
 
 TEST(LinearCrossEntropyTest, IsTheCrossEntropyOfTheLogitsAndHasItsGradients) {
-  for (const auto& [rows, d_model, vocab] : kSizes) {
-    const std::vector<int32_t> targets = some_targets(rows, vocab);
-    const Function fused = [&](Tape&, const std::vector<Var>& in) {
-      return linear_cross_entropy(in[0], in[1], targets.data(), 3.5);
-    };
-    const Function apart = [&](Tape&, const std::vector<Var>& in) {
-      return cross_entropy(linear(in[0], in[1]), targets.data(), 3.5);
-    };
-    const std::vector<Tensor> inputs = {random_tensor({rows, d_model}, DType::f64, 1),
-                                        random_tensor({vocab, d_model}, DType::f64, 2)};
-    EXPECT_LT(run_error(run(fused, inputs), run(apart, inputs)), 1e-12);
-    EXPECT_LT(single_precision_error(fused, inputs), 3e-6);
-    EXPECT_LT(spread_over_instruction_sets(fused, inputs), 1e-12);
-    if (rows < 100) {
-      EXPECT_LT(gradient_error(fused, inputs), 5e-9);
+  for (const double smoothing : {0.0, 0.1}) {
+    for (const auto& [rows, d_model, vocab] : kSizes) {
+      const std::vector<int32_t> targets = some_targets(rows, vocab);
+      const Function fused = [&](Tape&, const std::vector<Var>& in) {
+        return linear_cross_entropy(in[0], in[1], targets.data(), 3.5, smoothing);
+      };
+      const Function apart = [&](Tape&, const std::vector<Var>& in) {
+        return cross_entropy(linear(in[0], in[1]), targets.data(), 3.5, smoothing);
+      };
+      const std::vector<Tensor> inputs = {random_tensor({rows, d_model}, DType::f64, 1),
+                                          random_tensor({vocab, d_model}, DType::f64, 2)};
+      EXPECT_LT(run_error(run(fused, inputs), run(apart, inputs)), 1e-12);
+      EXPECT_LT(single_precision_error(fused, inputs), 3e-6);
+      EXPECT_LT(spread_over_instruction_sets(fused, inputs), 1e-12);
+      if (rows < 100) {
+        EXPECT_LT(gradient_error(fused, inputs), 5e-9);
+      }
     }
   }
 }
@@ -102,6 +104,7 @@ TEST(LinearCrossEntropyTest, RefusesWhatDoesNotFit) {
   EXPECT_THROW(linear_cross_entropy(hidden, wide, good.data(), 2.0), Error);
   EXPECT_THROW(linear_cross_entropy(hidden, weight, beyond.data(), 2.0), Error);
   EXPECT_THROW(linear_cross_entropy(hidden, weight, good.data(), 0.0), Error);
+  EXPECT_THROW(linear_cross_entropy(hidden, weight, good.data(), 2.0, 1.0), Error);
   std::vector<float> losses(2);
   const auto losses_of = [&](const Tensor& h, const Tensor& w, const std::vector<int32_t>& targets) {
     linear_token_losses(h, w, targets.data(), tape.arena(), losses.data(), nullptr);
