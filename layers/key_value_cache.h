@@ -35,6 +35,9 @@ class KeyValueCache {
   Heads append(int64_t layer, int64_t table, const Heads& heads);
   /// Counts `count` more places as filled, when all layers have appended theirs.
   void advance(int64_t count) { length_ += count; }
+  /// Goes on with these sequences alone, given in ascending order, and without the padding that all of them have. The
+  /// memory stays, but bytes() counts what is still used of it.
+  void keep(std::span<const int64_t> sequences);
   /// Forgets all tokens; the memory stays.
   void clear(std::vector<int64_t> padding = {});
 
