@@ -41,6 +41,25 @@ CodePoint decode_utf8(std::string_view text, std::size_t offset) {
   return {};
 }
 
+std::size_t unfinished_utf8(std::string_view text) {
+  for (std::size_t taken = 1; taken < 4 && taken <= text.size(); ++taken) {
+    const std::string_view end = text.substr(text.size() - taken);
+    const auto lead = static_cast<uint8_t>(end.front());
+    if ((lead & 0xC0) == 0x80) continue;
+    for (const Form& form : kForms) {
+      if ((lead & form.mask) != form.lead || taken >= form.size) continue;
+      // Whole with the least or the greatest bytes that may follow, or never: only the second byte has bounds of its
+      // own.
+      for (const char filler : {'\x80', '\xBF'}) {
+        const std::string filled = std::string(end) + std::string(form.size - taken, filler);
+        if (decode_utf8(filled, 0).size == form.size) return taken;
+      }
+    }
+    return 0;
+  }
+  return 0;
+}
+
 void append_utf8(std::string& text, char32_t code_point) {
   std::size_t form = 0;
   while (form + 1 < kForms.size() && code_point >= kForms[form + 1].least) ++form;

@@ -14,6 +14,10 @@ struct CodePoint {
 };
 CodePoint decode_utf8(std::string_view text, std::size_t offset);
 
+/// How many bytes at the end of `text` are the beginning of a code point that more bytes could make whole; 0 where it
+/// ends with a whole one, or with what cannot become one.
+std::size_t unfinished_utf8(std::string_view text);
+
 /// Appends the UTF-8 form of a code point.
 void append_utf8(std::string& text, char32_t code_point);
 

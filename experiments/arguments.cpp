@@ -27,6 +27,10 @@ std::string help_hint(const std::string& command) {
                                nearest.empty() ? help_hint(command) : fmt::format("did you mean '{}'?", nearest)));
 }
 
+[[noreturn]] void throw_missing_value(const Flag& flag) {
+  throw UsageError(fmt::format("'{}' needs a value: {} {}", flag.name, flag.name, flag.value));
+}
+
 /// Does what stands before the first '=' look like a key? Whether it is one, the configuration says, with a suggestion.
 bool is_override(const std::string& word) {
   const std::size_t equals = word.find('=');
@@ -79,11 +83,17 @@ Arguments parse_arguments(const std::string& command, const std::vector<Flag>& f
     if (!is_switch) {
       if (equals != std::string::npos) {
         value = word.substr(equals + 1);
-      } else if (i + 1 < words.size() && !looks_like_flag(words[i + 1])) {
+      } else if (i + 1 < words.size() && (flag->is_text || !looks_like_flag(words[i + 1]))) {
         value = words[++i];
+      } else {
+        throw_missing_value(*flag);
+      }
+      if (flag->is_text) {
+        out.texts.emplace_back(full_name, value);
+        continue;
       }
       if (value.empty()) {
-        throw UsageError(fmt::format("'{}' needs a value: {} {}", full_name, full_name, flag->value));
+        throw_missing_value(*flag);
       }
     }
     if (!out.flags.emplace(full_name, value).second && !is_switch) {
@@ -93,15 +103,36 @@ Arguments parse_arguments(const std::string& command, const std::vector<Flag>& f
   return out;
 }
 
+namespace {
+
+/// The value of a flag, if all of it is a number of this type within the limits.
+template <class Number>
+bool read_number(const std::string& text, Number minimum, Number maximum, Number& number) {
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return problem == std::errc() && end == text.data() + text.size() && number >= minimum && number <= maximum;
+}
+
+}  // namespace
+
 int64_t whole_number(const Arguments& arguments, const std::string& flag, int64_t otherwise, int64_t minimum,
                      int64_t maximum) {
   if (!arguments.has(flag)) return otherwise;
   const std::string text = arguments.value(flag);
   int64_t number = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (problem != std::errc() || end != text.data() + text.size() || number < minimum || number > maximum) {
+  if (!read_number(text, minimum, maximum, number)) {
     throw UsageError(
         fmt::format("{} = '{}': must be a whole number from {} to {}", flag, printable(text), minimum, maximum));
+  }
+  return number;
+}
+
+double real_number(const Arguments& arguments, const std::string& flag, double otherwise, double minimum,
+                   double maximum) {
+  if (!arguments.has(flag)) return otherwise;
+  const std::string text = arguments.value(flag);
+  double number = 0;
+  if (!read_number(text, minimum, maximum, number)) {
+    throw UsageError(fmt::format("{} = '{}': must be a number from {} to {}", flag, printable(text), minimum, maximum));
   }
   return number;
 }

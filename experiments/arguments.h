@@ -4,6 +4,7 @@
 #include <map>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ropewalk {
@@ -20,13 +21,16 @@ struct Flag {
   std::string value = {};    ///< what help calls its value; "" for a switch
   std::string help = {};     ///< one sentence
   std::string shorter = {};  ///< "-o"
+  /// Its value may be any text, also none and with dashes in front, and it may be given several times.
+  bool is_text = false;
 };
 
 /// What stands on the command line after the name of the command.
 struct Arguments {
-  std::map<std::string, std::string> flags;  ///< by full name; "" as the value of a switch
-  std::vector<std::string> files;            ///< words that are neither, in order
-  std::vector<std::string> overrides;        ///< section.key=value words, in order
+  std::map<std::string, std::string> flags;                     ///< by full name; "" as the value of a switch
+  std::vector<std::string> files;                               ///< words that are neither, in order
+  std::vector<std::string> overrides;                           ///< section.key=value words, in order
+  std::vector<std::pair<std::string, std::string>> texts = {};  ///< the is_text flags and their values, in order
 
   bool has(const std::string& flag) const { return flags.count(flag) > 0; }
   std::string value(const std::string& flag, const std::string& otherwise = "") const;
@@ -42,5 +46,9 @@ Arguments parse_arguments(const std::string& command, const std::vector<Flag>& f
 /// The value of a flag as a whole number within the limits. Throws UsageError that names them.
 int64_t whole_number(const Arguments& arguments, const std::string& flag, int64_t otherwise, int64_t minimum,
                      int64_t maximum);
+
+/// The same for a number with decimals.
+double real_number(const Arguments& arguments, const std::string& flag, double otherwise, double minimum,
+                   double maximum);
 
 }  // namespace ropewalk

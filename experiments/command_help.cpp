@@ -62,6 +62,31 @@ std::vector<CommandInfo> make_infos() {
        1,
        1,
        true},
+      {"sample",
+       "RUN [section.key=value ...]",
+       "text from a trained run",
+       "Continues prompts by the newest checkpoint, token by token with a key/value cache. The text goes to standard\n"
+       "output as it comes, the prompt before it; speed and cache bytes go to standard error. Several prompts are\n"
+       "generated side by side, each as it would be alone as prompt of that number.\n\n"
+       "Logits are divided by the temperature; then the K likeliest tokens stay, and of these the fewest that reach\n"
+       "the probability P together. The same seed gives the same text.\n\n"
+       "An empty prompt, or none, stands for a line end, in a run of a task for <begin>. Prompts of a task are\n"
+       "written as the task writes them, with blanks between the symbols, and end at <end>; a run of token files\n"
+       "takes and gives ids. Keys of [position] and [attention] may be given that ropewalk eval takes too.\n\n"
+       "  ropewalk sample runs/positions/rope-s1 --prompt 'In the beginning' --tokens 300 --temperature 0.8\n"
+       "  ropewalk sample runs/copy/rope-s1 --prompt '<begin> a b c >' --temperature 0\n"
+       "  ropewalk sample RUN --prompt A --prompt B --top-p 0.9 position.rope_scaling=yarn position.rope_factor=4\n",
+       {{"--prompt", "TEXT", "what to continue; may be given several times", "", true},
+        {"--prompt-file", "FILE", "a file whose whole text is a prompt", "", true},
+        {"--prompt-ids", "LIST", "a prompt of token ids, as 1,2,3", "", true},
+        {"--tokens", "N", "most new tokens of a prompt; default: 200"},
+        {"--temperature", "T", "0: always the likeliest token; default: 1"},
+        {"--top-k", "K", "only the K likeliest tokens; default: all"},
+        {"--top-p", "P", "only the likeliest tokens that reach P together; default: 1, all"},
+        {"--seed", "N", "default: 1"}},
+       1,
+       1,
+       true},
       {"probe",
        "FILE [section.key=value ...]",
        "gradient norms at initialization over seeds; no training",

@@ -17,6 +17,7 @@
 #include "experiments/report.h"
 #include "experiments/run_paths.h"
 #include "experiments/run_result.h"
+#include "experiments/sample_command.h"
 #include "experiments/sweep_overview.h"
 #include "experiments/sweep_plan.h"
 #include "experiments/sweep_run.h"
@@ -154,6 +155,11 @@ int eval(const Call& call) {
   return kDone;
 }
 
+int sample(const Call& call) {
+  sample_command(call.arguments, print);
+  return kDone;
+}
+
 int probe(const Call& call) {
   const SweepPlan plan = plan_sweep(call.file(), call.overrides(), option_table(), Purpose::probe);
   warn(plan.warnings);
@@ -261,10 +267,10 @@ struct Command {
   int (*run)(const Call&);
 };
 
-constexpr Command kCommands[] = {
-    {"train", train},   {"sweep", sweep},         {"eval", eval},     {"probe", probe},   {"describe", describe_model},
-    {"config", config}, {"inspect", inspect_log}, {"report", report}, {"verify", verify}, {"recover", recover},
-    {"bench", bench}};
+constexpr Command kCommands[] = {{"train", train},   {"sweep", sweep},         {"eval", eval},
+                                 {"sample", sample}, {"probe", probe},         {"describe", describe_model},
+                                 {"config", config}, {"inspect", inspect_log}, {"report", report},
+                                 {"verify", verify}, {"recover", recover},     {"bench", bench}};
 
 [[noreturn]] void refuse_command(const std::string& name) {
   std::vector<std::string> names;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "data/utf8.h"
 #include "train/text.h"
 
 namespace ropewalk {
@@ -43,6 +44,24 @@ TextStyle style_of(int file_descriptor) {
   const bool refused = no_colour != nullptr && *no_colour != '\0';
   const bool dumb = terminal == nullptr || std::string_view(terminal) == "dumb";
   return {isatty(file_descriptor) == 1 && !refused && !dumb};
+}
+
+std::string harmless(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const CodePoint c = decode_utf8(text, at);
+    const bool control =
+        (c.value < 0x20 && c.value != U'\n' && c.value != U'\t') || (c.value >= 0x7F && c.value < 0xA0);
+    if (c.size == 0) {
+      out += fmt::format("\\x{:02X}", static_cast<unsigned char>(text[at]));
+    } else if (control) {
+      out += fmt::format("\\u{{{:X}}}", static_cast<uint32_t>(c.value));
+    } else {
+      out += text.substr(at, c.size);
+    }
+    at += std::max<std::size_t>(c.size, 1);
+  }
+  return out;
 }
 
 int terminal_width(int file_descriptor) {

@@ -19,6 +19,10 @@ struct TextStyle {
 /// Colours only where the file descriptor is a terminal, TERM is not `dumb`, and NO_COLOR is not set.
 TextStyle style_of(int file_descriptor);
 
+/// Text of unknown origin, fit for a terminal: what is not UTF-8, and control characters but line ends and tabs, which
+/// could drive it, as \xNN or \u{NN}.
+std::string harmless(std::string_view text);
+
 /// Columns of the terminal behind the file descriptor; 80 where there is none.
 int terminal_width(int file_descriptor);
 

@@ -1,5 +1,7 @@
 #include "layers/key_value_cache.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "framework/error.h"
@@ -33,6 +35,44 @@ void KeyValueCache::clear(std::vector<int64_t> padding) {
   padding_ = std::move(padding);
   length_ = 0;
   for (Tensor& kept : memory_) kept = {};
+}
+
+void KeyValueCache::keep(std::span<const int64_t> sequences) {
+  require(!sequences.empty(), "a cache that keeps no sequence");
+  int64_t shift = padding_.empty() ? 0 : length_;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    const int64_t b = sequences[i];
+    require(b >= 0 && b < sequences_ && (i == 0 || b > sequences[i - 1]),
+            "sequence {} of a cache of {} is to be kept after sequence {}; they must ascend", b, sequences_,
+            i == 0 ? -1 : sequences[i - 1]);
+    if (!padding_.empty()) shift = std::min(shift, padding_[static_cast<std::size_t>(b)]);
+  }
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    if (!padding_.empty()) padding_[i] = padding_[static_cast<std::size_t>(sequences[i])] - shift;
+  }
+  if (!padding_.empty()) padding_.resize(sequences.size());
+  const auto kept = static_cast<int64_t>(sequences.size());
+  for (Tensor& table : tables_) {
+    const std::size_t row = static_cast<std::size_t>(table.shape[2]) * size_of(table.dtype);
+    auto* bytes = table.data<std::byte>();
+    for (int64_t i = 0; i < kept; ++i) {
+      const int64_t from = sequences[static_cast<std::size_t>(i)] * capacity_ + shift;
+      std::memmove(bytes + static_cast<std::size_t>(i * capacity_) * row, bytes + static_cast<std::size_t>(from) * row,
+                   static_cast<std::size_t>(length_ - shift) * row);
+    }
+    table.shape = {kept, capacity_, table.shape[2]};
+  }
+  for (Tensor& made : memory_) {
+    if (made.shape.rank() == 0) continue;
+    const std::size_t sequence = static_cast<std::size_t>(made.shape[1] * made.shape[2]) * size_of(made.dtype);
+    auto* bytes = made.data<std::byte>();
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      std::memmove(bytes + i * sequence, bytes + static_cast<std::size_t>(sequences[i]) * sequence, sequence);
+    }
+    made.shape = {kept, made.shape[1], made.shape[2]};
+  }
+  sequences_ = kept;
+  length_ -= shift;
 }
 
 int64_t KeyValueCache::bytes() const {

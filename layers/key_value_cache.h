@@ -39,6 +39,9 @@ class KeyValueCache {
   void keep_memory(int64_t layer, const Tensor& made);
   /// Counts `count` more places as filled, when all layers have appended theirs.
   void advance(int64_t count) { length_ += count; }
+  /// Goes on with these sequences alone, given in ascending order, and without the padding that all of them have. The
+  /// tables stay, but bytes() counts what is still used of them.
+  void keep(std::span<const int64_t> sequences);
   /// Forgets all tokens and the source; the tables stay.
   void clear(std::vector<int64_t> padding = {});
 

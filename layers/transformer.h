@@ -36,6 +36,7 @@ class Transformer {
   Transformer(const ArchitectureConfig& config, DType dtype);
 
   const ArchitectureConfig& config() const { return config_; }
+  DType dtype() const { return dtype_; }
   ParameterSet& parameters() { return parameters_; }
   const ParameterSet& parameters() const { return parameters_; }
 
@@ -49,6 +50,9 @@ class Transformer {
   void prepare_source(int64_t length) { encoder_.value().scheme->prepare(length); }
   /// The longest sequence the position scheme can serve; 0: no limit.
   int64_t greatest_length() const { return decoder_.scheme->greatest_length(); }
+
+  /// Whether sequences of unequal length cannot share a pass (see PositionScheme).
+  bool depends_on_length() const { return decoder_.scheme->depends_on_length(); }
 
   /// A cache for `sequences` sequences of up to `capacity` tokens; see ForwardPass::cache.
   KeyValueCache make_cache(int64_t sequences, int64_t capacity, std::vector<int64_t> padding = {}) const;

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "train/cache_size.h"
 #include "train/flops.h"
 #include "train/idle_keys.h"
 #include "train/log_layout.h"
@@ -27,7 +30,26 @@ std::string mask_text(const AttentionConfig& a, int64_t n_layers) {
   const int64_t visible = a.causal ? a.window_radius + 1 : 2 * a.window_radius + 1;
   out += fmt::format(", window radius {} ({} visible keys, itself included)", a.window_radius, visible);
   if (a.global_tokens > 0) out += fmt::format(", {} global tokens at the start", a.global_tokens);
-  return out + fmt::format(", receptive field of {} layers: {} positions back", n_layers, n_layers * a.window_radius);
+  const int64_t field = (a.causal ? 1 : 2) * n_layers * a.window_radius + 1;
+  return out + fmt::format(", receptive field of {} layers: {} tokens{}", n_layers, field,
+                           a.global_tokens > 0 ? " besides the global ones" : "");
+}
+
+/// Bytes of a cache by kind of attention: a line each.
+std::vector<std::pair<std::string, std::string>> cache_lines(const ArchitectureConfig& config, const Config& run) {
+  const auto size = static_cast<double>(size_of(dtype_of(run.train)));
+  const auto layers = static_cast<double>(config.model.n_layers);
+  const auto context = static_cast<double>(run.train.context_length);
+  std::vector<std::pair<std::string, std::string>> out;
+  out.emplace_back("key/value cache", fmt::format("bytes a token and layer, a token, and a sequence of {} tokens ({})",
+                                                  run.train.context_length, run.train.dtype));
+  for (const CacheVariant& variant : cache_variants(config)) {
+    const double layer = static_cast<double>(variant.numbers) * size;
+    out.emplace_back("  " + variant.name,
+                     fmt::format("{}, {}, {}{}", layer, layer * layers, bytes_text(layer * layers * context),
+                                 variant.configured ? "  <- this model" : ""));
+  }
+  return out;
 }
 
 /// The encoding and the keys that it reads: "rope, rope_theta 10000, ...".
@@ -89,10 +111,7 @@ std::string describe(const ResolvedConfig& resolved) {
        fmt::format("{}: parameters and optimizer {}, activations {}, batch {}, evaluation at {}: {}",
                    bytes_text(memory.total()), bytes_text(memory.parameters), bytes_text(memory.activations),
                    bytes_text(memory.batch), longest, bytes_text(memory.evaluation)));
-  const double size = config.train.dtype == "f64" ? 8 : 4;
-  const double cache = 2.0 * static_cast<double>(m.n_kv_heads * m.d_head) * size;
-  line("key/value cache", fmt::format("{} bytes a token and layer, {} a token in all ({})", cache,
-                                      static_cast<double>(m.n_layers) * cache, config.train.dtype));
+  for (const auto& [key, value] : cache_lines(model.config(), config)) line(key, value);
   return out;
 }
 

@@ -41,10 +41,6 @@ double bytes_a_number(const Config& config) {
   return config.train.dtype == "f64" ? 8 : 4;
 }
 
-double machine_bytes() {
-  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
-}
-
 /// What the position scheme learns, from what it declares.
 double position_parameters(const ArchitectureConfig& config) {
   const ModelConfig& m = config.model;
@@ -61,6 +57,10 @@ double position_parameters(const ArchitectureConfig& config) {
 }
 
 }  // namespace
+
+double machine_bytes() {
+  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+}
 
 double count_parameters(const ArchitectureConfig& config) {
   const ModelConfig& m = config.model;

@@ -28,6 +28,9 @@ void require_memory(const MemoryEstimate& estimate);
 /// Learned numbers of a model, from its sizes alone: all but biases and norms, which are few.
 double count_parameters(const ArchitectureConfig& config);
 
+/// Bytes of memory that the machine has.
+double machine_bytes();
+
 /// "1.2 GiB"
 std::string bytes_text(double bytes);
 

@@ -97,14 +97,14 @@ class Rope : public PositionScheme {
   }
 
   void prepare(int64_t length) override {
-    const bool by_length = settings_.scaling == "dynamic_ntk";
     const bool fits = table_.cos.shape.rank() == 2 && table_.cos.shape[0] >= length;
-    if (fits && (!by_length || settings_.length == length)) return;
+    if (fits && (!depends_on_length() || settings_.length == length)) return;
     settings_.length = length;
     const RopeFrequencies frequencies = rope_frequencies(settings_);
     table_ = make_rotary_table(frequencies.inverse, frequencies.attention_factor, 0, length, pairing_, dtype_);
   }
   const RotaryTable* rotation() const override { return &table_; }
+  bool depends_on_length() const override { return settings_.scaling == "dynamic_ntk"; }
 
  private:
   RopeSettings settings_;

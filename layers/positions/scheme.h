@@ -47,6 +47,9 @@ class PositionScheme {
   virtual void bias(Tape&, int64_t block, AttentionOptions& options) const { (void)block, (void)options; }
   /// Hook 4: the longest sequence it can serve; 0: no limit.
   virtual int64_t greatest_length() const { return 0; }
+  /// Whether a position means something else in a longer sequence, so that sequences of unequal length cannot share a
+  /// pass.
+  virtual bool depends_on_length() const { return false; }
 };
 
 /// A row of the table of schemes: what the configuration sees, and how to make one of options that pass its check, with

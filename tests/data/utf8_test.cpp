@@ -24,6 +24,21 @@ TEST(Utf8, EncodesAsTheStandardSays) {
   EXPECT_EQ(text, "A\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80");
 }
 
+TEST(Utf8, AnEndIsUnfinishedIfMoreBytesCouldMakeItWhole) {
+  for (const char32_t c : {U'A', U'\u00E9', U'\u0800', U'\u20AC', U'\uD7FF', U'\U00010000', U'\U0010FFFF'}) {
+    std::string text;
+    append_utf8(text, c);
+    EXPECT_EQ(unfinished_utf8("x" + text), 0U);
+    for (std::size_t size = 1; size < text.size(); ++size) {
+      EXPECT_EQ(unfinished_utf8("x" + text.substr(0, size)), size) << static_cast<uint32_t>(c);
+    }
+  }
+  for (const char* never :
+       {"", "\x80", "\xC0", "\xF5", "\xFF", "\xE0\x80", "\xED\xA0", "\xF0\x80", "\xF4\x90", "\xC3("}) {
+    EXPECT_EQ(unfinished_utf8(never), 0U) << never;
+  }
+}
+
 class Utf8Malformed : public testing::TestWithParam<std::string> {};
 
 TEST_P(Utf8Malformed, IsRefused) {

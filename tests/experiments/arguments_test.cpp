@@ -44,6 +44,34 @@ TEST(Arguments, FilesMayHoldEqualsSignsAndDashes) {
   EXPECT_EQ(a.overrides, Words{"data.path=x=y"});
 }
 
+TEST(Arguments, TextFlagsTakeAnyTextAndComeInOrder) {
+  const std::vector<Flag> with_text = {
+      {"--prompt", "TEXT", "", "", true}, {"--file", "F", "", "", true}, {"--seed", "N"}};
+  const Arguments a = parse_arguments(
+      "sample", with_text, {"run", "--prompt", "--seed", "--file=x", "--prompt", "", "--prompt=a=b", "--seed", "3"});
+  EXPECT_EQ(a.texts, (std::vector<std::pair<std::string, std::string>>{
+                         {"--prompt", "--seed"}, {"--file", "x"}, {"--prompt", ""}, {"--prompt", "a=b"}}));
+  EXPECT_EQ(a.files, Words{"run"});
+  EXPECT_EQ(a.value("--seed"), "3");
+  EXPECT_EQ(refused([&] {
+              parse_arguments("sample", with_text, {"run", "--prompt"});
+            }),
+            "'--prompt' needs a value: --prompt TEXT");
+}
+
+TEST(Arguments, NumbersAreReadWholeAndWithinTheirLimits) {
+  const std::vector<Flag> number = {{"--top-p", "P"}};
+  const auto read = [&](const std::string& text) {
+    return real_number(parse_arguments("sample", number, {"--top-p", text}), "--top-p", 0.5, 0, 1);
+  };
+  EXPECT_EQ(read("0.25"), 0.25);
+  EXPECT_EQ(read("1e-3"), 1e-3);
+  EXPECT_EQ(real_number({}, "--top-p", 0.5, 0, 1), 0.5);
+  for (const char* bad : {"nan", "inf", "-0.1", "1.5", "0.5x", "0,5", "x"}) {
+    EXPECT_EQ(refused([&] { read(bad); }), std::string("--top-p = '") + bad + "': must be a number from 0 to 1");
+  }
+}
+
 TEST(Arguments, ANegativeNumberIsAValueAndNoFlag) {
   EXPECT_EQ(parse({"--jobs", "-1", "a.ini"}).value("--jobs"), "-1");
   EXPECT_EQ(parse({"-1"}).files, Words{"-1"});

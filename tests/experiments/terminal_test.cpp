@@ -32,5 +32,15 @@ TEST(Terminal, DurationsHaveTwoUnitsAtMost) {
   EXPECT_EQ(duration_text(-1), "?");
 }
 
+TEST(Terminal, TextOfUnknownOriginCannotDriveATerminal) {
+  EXPECT_EQ(harmless("a\n\tb \xC3\xA9\xE2\x82\xAC"), "a\n\tb \xC3\xA9\xE2\x82\xAC");
+  EXPECT_EQ(harmless("\x1B[2J\r\x7F"), "\\u{1B}[2J\\u{D}\\u{7F}");
+  EXPECT_EQ(harmless("\xC2\x9B"
+                     "0m"),
+            "\\u{9B}0m")
+      << "an 8-bit control sequence";
+  EXPECT_EQ(harmless("a\xFF\xC3"), "a\\xFF\\xC3");
+}
+
 }  // namespace
 }  // namespace ropewalk

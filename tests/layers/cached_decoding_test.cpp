@@ -157,6 +157,38 @@ TEST(KeyValueCacheTest, RefusesWhatDoesNotFit) {
   EXPECT_THROW(model->make_cache(0, 4), Error);
 }
 
+TEST(KeyValueCacheTest, GoesOnWithTheSequencesThatAreKeptWithoutTheirCommonPadding) {
+  const auto model = make_model(small_architecture("learned"), 8);
+  const std::vector<int64_t> padding = {0, 3, 4, 2};
+  const int64_t places = 6;
+  const std::vector<int32_t> tokens = some_tokens(4 * places);
+  KeyValueCache cache = model->make_cache(4, 8, padding);
+  cached_logits(*model, cache, tokens);
+  const int64_t bytes = cache.bytes();
+  cache.keep(std::vector<int64_t>{1, 3});
+  EXPECT_EQ(cache.sequences(), 2);
+  EXPECT_EQ(cache.length(), places - 2);
+  EXPECT_EQ(std::vector<int64_t>(cache.padding().begin(), cache.padding().end()), (std::vector<int64_t>{1, 0}));
+  EXPECT_EQ(cache.bytes(), bytes / 2);
+  std::vector<int32_t> longest(tokens.begin() + 3 * places + 2, tokens.end());
+  std::vector<int32_t> other(tokens.begin() + places + 3, tokens.begin() + 2 * places);
+  for (const int32_t next : {5, 1, 6, 2}) {
+    const Tensor together = cached_logits(*model, cache, {next, next});
+    for (auto& [row, sequence] : {std::pair{1, &longest}, {0, &other}}) {
+      sequence->push_back(next);
+      const Tensor alone = uncached_logits(*model, *sequence);
+      const int64_t v = alone.shape[-1];
+      for (int64_t c = 0; c < v; ++c) {
+        EXPECT_NEAR(together.at(row * v + c), alone.at((static_cast<int64_t>(sequence->size()) - 1) * v + c), 1e-12);
+      }
+    }
+  }
+  EXPECT_EQ(cache.length(), 8) << "the learned table of 8 positions is used to its end";
+  EXPECT_THROW(cache.keep(std::vector<int64_t>{}), Error);
+  EXPECT_THROW(cache.keep(std::vector<int64_t>{1, 0}), Error);
+  EXPECT_THROW(cache.keep(std::vector<int64_t>{2}), Error);
+}
+
 TEST(KeyValueCacheTest, TakesTwoRowsAHeadAndToken) {
   ArchitectureConfig config = small_architecture();
   config.model.n_heads = 4;

@@ -96,6 +96,37 @@ std::vector<Combination> combinations() {
 INSTANTIATE_TEST_SUITE_P(Grid, EncoderDecoderTest, ::testing::ValuesIn(combinations()),
                          [](const auto& info) { return ::testing::PrintToString(info.param); });
 
+TEST(EncoderDecoderTest, ACacheGoesOnWithSomeOfItsSources) {
+  const auto model = make_model(encoder_decoder({.encoding = "rope"}), 3);
+  const SomeSources sources(3);
+  const std::vector<int32_t> tokens = some_tokens(9, 1);
+  const auto token = [&](int64_t b, int64_t t) { return tokens[static_cast<std::size_t>(b * 3 + t)]; };
+  KeyValueCache cache = model->make_cache(3, 3);
+  const auto pass_of = [&](const std::vector<int32_t>& next, std::span<const int64_t> lengths) {
+    model->prepare(cache.length() + 1);
+    Workspace workspace;
+    Tape tape(workspace, Mode::inference, &model->parameters());
+    ForwardPass pass{.tape = tape, .sequences = cache.sequences(), .length = 1, .cache = &cache};
+    if (cache.length() == 0) {
+      sources.encode(*model, pass);
+    } else {
+      pass.memory_lengths = lengths;
+    }
+    return copy_of(model->logits(pass, next.data()).value());
+  };
+  pass_of({token(0, 0), token(1, 0), token(2, 0)}, {});
+  const std::vector<int64_t> kept = {1, 2};
+  cache.keep(kept);
+  const std::vector<int64_t> lengths = {sources.lengths[1], sources.lengths[2]};
+  const Tensor together = pass_of({token(1, 1), token(2, 1)}, lengths);
+  for (const int64_t b : kept) {
+    const std::vector<int32_t> source(sources.tokens.begin() + 5 * b, sources.tokens.begin() + 5 * b + 5);
+    const Tensor alone =
+        answer(*model, source, sources.lengths[static_cast<std::size_t>(b)], {token(b, 0), token(b, 1)});
+    for (int64_t c = 0; c < 7; ++c) EXPECT_NEAR(together.at((b - 1) * 7 + c), alone.at(7 + c), 1e-12);
+  }
+}
+
 TEST(EncoderDecoderTest, NormalizedQueriesAndKeysHaveRightGradients) {
   ArchitectureConfig config = encoder_decoder({.encoding = "sinusoidal", .sharing = Sharing::gqa});
   config.model.qk_norm = true;
