@@ -8,6 +8,7 @@
 
 #include "experiments/sweep_plan.h"
 #include "framework/message.h"
+#include "train/bench/decode.h"
 #include "train/bench/ops.h"
 #include "train/bench/scaling.h"
 #include "train/bench/step.h"
@@ -89,6 +90,11 @@ std::string variants(const BenchCall& call) {
   return call.json ? to_json(tables) + "\n" : to_text(tables);
 }
 
+std::string decode(const BenchCall& call) {
+  const DecodeBench result = bench_decode(call.subject({}), {.seconds = call.seconds});
+  return call.json ? to_json(result) + "\n" : to_text(result);
+}
+
 struct Benchmark {
   const char* name;
   std::string (*run)(const BenchCall&);
@@ -100,7 +106,8 @@ const std::vector<Benchmark>& benchmarks() {
   static const std::vector<Benchmark> all = {{"step", step, 3, {"--forward"}},
                                              {"ops", ops, 6, {}},
                                              {"scaling", scaling, 10, {"--over", "--values"}},
-                                             {"variants", variants, 10, {}}};
+                                             {"variants", variants, 10, {}},
+                                             {"decode", decode, 3, {}}};
   return all;
 }
 

@@ -133,15 +133,16 @@ std::vector<CommandInfo> make_infos() {
        "Runs every case through the kernels in f64 and f32 and prints the worst error of each kind; exit code 0 only\n"
        "if none failed.\n"},
       {"bench",
-       "step|ops|scaling|variants [SIZE|FILE] [section.key=value ...]",
-       "what training costs on this machine, and what the machine allows",
+       "step|ops|scaling|variants|decode [SIZE|FILE] [section.key=value ...]",
+       "what training and decoding cost on this machine, and what the machine allows",
        "All figures are medians, measured now; alternatives take turns, so that their ratios hold.\n\n"
        "  step      a training step: tokens/s, GFLOP/s of the matrix products and their share of the FMA peak that is\n"
        "            measured beside it, time by op, page faults, memory; --forward: a forward pass and its loss alone\n"
        "  ops       every op at the shapes it has there: time, GFLOP/s or GB/s, share of its roofline\n"
        "  scaling   over context length (full attention, and a window of 256), d_model, threads, and trainings side\n"
        "            by side; takes minutes for M\n"
-       "  variants  every position encoding over none, rmsnorm over layernorm, what is logged over nothing logged\n\n"
+       "  variants  every position encoding over none, rmsnorm over layernorm, what is logged over nothing logged\n"
+       "  decode    a token with a key/value cache at positions 32 to 512, and what the cache takes\n\n"
        "FILE is an experiment file, of a sweep its first run, measured on its own data. SIZE is XS, S, M (default)\n"
        "or L, on random tokens:\n\n"
        "  XS  d_model 32,  2 layers, 2 heads, context 32,  batch 8,  65 tokens\n"
@@ -152,7 +153,8 @@ std::vector<CommandInfo> make_infos() {
        "  ropewalk bench step M --forward train.context_length=4096 train.batch_size=1\n"
        "  ropewalk bench scaling S --over length --values 128,1024\n",
        {{"--json", "", "one JSON object"},
-        {"--seconds", "N", "measure at least so long; default: step 3, ops 6, each table of scaling and variants 10"},
+        {"--seconds", "N",
+         "measure at least so long; default: step and decode 3, ops 6, each table of scaling and variants 10"},
         {"--forward", "", "step: no training, a forward pass and the loss of every token"},
         {"--over", "AXIS", "scaling: one table only; length, width, threads or jobs"},
         {"--values", "LIST", "scaling: these values of the axis, as 128,1024"}},

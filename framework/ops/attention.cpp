@@ -2,6 +2,7 @@
 #define HWY_TARGET_INCLUDE "framework/ops/attention.cpp"
 #include <hwy/foreach_target.h>
 
+#include "framework/ops/attention_few-inl.h"
 #include "framework/ops/small_gemm-inl.h"
 
 #include <cstring>
@@ -480,9 +481,19 @@ void forward_all(const AttentionProblem<T>& p, const AttentionScratch<T>& w) {
     }
     if (unseeing == p.queries) continue;
     Head<T> head(one, w);
+    FewQueries<T> few(one, w);
+    constexpr int64_t kHeads = FewQueries<T>::kHeads;
     for (int64_t g = 0; g < p.G; ++g) {
-      const bool finite = head.pack_keys(g, false) && finite_relative_keys;
-      for (int64_t h = g * (p.H / p.G); h < (g + 1) * (p.H / p.G); ++h) head.forward(h, finite);
+      const int64_t end = (g + 1) * (p.H / p.G);
+      bool packed = false;
+      bool finite = false;
+      for (int64_t first = g * (p.H / p.G); first < end; first += kHeads) {
+        const int64_t heads = std::min(kHeads, end - first);
+        if (one.queries <= kFewQueries && few.forward(g, first, heads)) continue;
+        if (!packed) finite = head.pack_keys(g, false) && finite_relative_keys;
+        packed = true;
+        for (int64_t h = first; h < first + heads; ++h) head.forward(h, finite);
+      }
     }
   }
 }

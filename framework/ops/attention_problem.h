@@ -122,7 +122,7 @@ struct AttentionScratch {
   static int64_t padded(int64_t n) { return (n + kPad - 1) / kPad * kPad; }
 
   int64_t dk_pad, dv_pad, keys_pad, relative_pad;
-  T* q;        // [queries, dk_pad], scaled and rotated
+  T* q;        // [queries, at least kRows, dk_pad], scaled and rotated
   T* kt;       // [dk, keys_pad], rotated
   T* v;        // [keys, dv_pad]
   T* s;        // [kRows, kCols] scores, then probabilities
@@ -154,7 +154,7 @@ struct AttentionScratch {
     const bool shaw = p.relative_keys != nullptr;
     relative_pad = shaw ? padded(p.relative_rows()) : 0;
     const auto take = [&](int64_t n) { return arena.allocate<T>(static_cast<std::size_t>(n)); };
-    q = take(p.queries * dk_pad);
+    q = take(std::max(p.queries, kRows) * dk_pad);
     kt = take(p.dk * keys_pad);
     v = take(p.keys * dv_pad);
     k = take(p.keys * dk_pad);

@@ -31,7 +31,11 @@ template <class T>
 void kerple_forward(const T* amplitude, const T* rate, int64_t heads, int64_t first_offset, int64_t n, T* bias) {
   for (int64_t h = 0; h < heads; ++h) {
     for (int64_t c = 0; c < n; ++c) {
-      bias[h * n + c] = -amplitude[h] * std::log1p(rate[h] * distance<T>(first_offset + c));
+      // Column of the opposite offset, whose logarithm is there already.
+      const int64_t opposite = -2 * first_offset - c;
+      bias[h * n + c] = opposite >= 0 && opposite < c
+                            ? bias[h * n + opposite]
+                            : -amplitude[h] * std::log1p(rate[h] * distance<T>(first_offset + c));
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "layers/positions/scheme.h"
+#include "layers/positions/table_length.h"
 
 namespace ropewalk {
 
@@ -26,8 +27,9 @@ class Alibi : public PositionScheme {
   explicit Alibi(const PositionSizes& sizes) : n_heads_(sizes.n_heads), dtype_(sizes.dtype) {}
 
   void prepare(int64_t length) override {
+    if (bias_.shape.rank() == 2 && bias_.shape[1] >= 2 * length - 1) return;
+    length = table_length(length);
     const int64_t n = 2 * length - 1;
-    if (bias_.shape == Shape{n_heads_, n}) return;
     bias_ = Tensor::zeros({n_heads_, n}, dtype_);
     const std::vector<double> slopes = alibi_slopes(n_heads_);
     for (int64_t h = 0; h < n_heads_; ++h) {

@@ -8,6 +8,7 @@
 
 #include "framework/error.h"
 #include "layers/positions/scheme.h"
+#include "layers/positions/table_length.h"
 
 namespace ropewalk {
 namespace {
@@ -101,7 +102,8 @@ class Rope : public PositionScheme {
     if (fits && (!depends_on_length() || settings_.length == length)) return;
     settings_.length = length;
     const RopeFrequencies frequencies = rope_frequencies(settings_);
-    table_ = make_rotary_table(frequencies.inverse, frequencies.attention_factor, 0, length, pairing_, dtype_);
+    const int64_t rows = depends_on_length() ? length : table_length(length);
+    table_ = make_rotary_table(frequencies.inverse, frequencies.attention_factor, 0, rows, pairing_, dtype_);
   }
   const RotaryTable* rotation() const override { return &table_; }
   bool depends_on_length() const override { return settings_.scaling == "dynamic_ntk"; }

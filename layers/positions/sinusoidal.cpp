@@ -7,6 +7,7 @@
 #include "framework/error.h"
 #include "framework/ops/embedding.h"
 #include "layers/positions/scheme.h"
+#include "layers/positions/table_length.h"
 
 namespace ropewalk {
 
@@ -32,7 +33,7 @@ class Sinusoidal : public PositionScheme {
 
   void prepare(int64_t length) override {
     if (table_.shape.rank() == 0 || table_.shape[0] < length)
-      table_ = sinusoidal_table(length, d_model_, base_, dtype_);
+      table_ = sinusoidal_table(table_length(length), d_model_, base_, dtype_);
   }
   Var embed(Var x, const TokenPlaces& places) const override {
     return add_positions(x, x.tape->constant(table_), places);

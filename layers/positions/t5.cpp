@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <span>
 
 #include "framework/ops/relative_bias.h"
 #include "layers/positions/scheme.h"
+#include "layers/positions/table_length.h"
 
 namespace ropewalk {
 
@@ -42,15 +44,19 @@ class T5 : public PositionScheme {
                               {.kind = InitRule::Kind::embedding});
   }
   void prepare(int64_t length) override {
-    if (static_cast<int64_t>(bucket_of_offset_.size()) == 2 * length - 1) return;
+    length_ = length;
+    if (length <= greatest_length_) return;
+    greatest_length_ = table_length(length);
     bucket_of_offset_.clear();
-    for (int64_t offset = 1 - length; offset < length; ++offset) {
+    for (int64_t offset = 1 - greatest_length_; offset < greatest_length_; ++offset) {
       bucket_of_offset_.push_back(t5_bucket(offset, !sizes_.causal, buckets_, max_distance_));
     }
   }
   void bias(Tape& tape, int64_t, AttentionOptions& options) const override {
-    options.offset_bias = bucket_bias(tape.parameter(table_), bucket_of_offset_);
-    options.offset_origin = static_cast<int64_t>(bucket_of_offset_.size()) / 2;
+    const std::span<const int32_t> buckets(bucket_of_offset_);
+    options.offset_bias =
+        bucket_bias(tape.parameter(table_), buckets.subspan(greatest_length_ - length_, 2 * length_ - 1));
+    options.offset_origin = length_ - 1;
   }
 
  private:
@@ -58,7 +64,9 @@ class T5 : public PositionScheme {
   int64_t max_distance_;
   PositionSizes sizes_;
   int32_t table_ = -1;
-  std::vector<int32_t> bucket_of_offset_;
+  int64_t length_ = 1;
+  int64_t greatest_length_ = 0;            ///< that bucket_of_offset_ serves
+  std::vector<int32_t> bucket_of_offset_;  ///< from 1 - greatest_length_ on
 };
 
 PositionFindings check(const PositionUse& use) {

@@ -89,14 +89,17 @@ BenchSubject bench_size(const std::string& name, const std::vector<std::string>&
       {fmt::format("bench: '{}' is neither a size ({}) nor an experiment file", printable(name), joined(names))});
 }
 
+RunSetup set_up_subject(const BenchSubject& subject) {
+  return subject.random_tokens ? set_up_with_noise(subject.config) : set_up(subject.config);
+}
+
 struct BenchModel::Worker {
   Workspace workspace;
   std::vector<float> losses;
   double loss = 0;
 };
 
-BenchModel::BenchModel(const BenchSubject& subject, BenchPass pass)
-    : setup_(subject.random_tokens ? set_up_with_noise(subject.config) : set_up(subject.config)), pass_(pass) {
+BenchModel::BenchModel(const BenchSubject& subject, BenchPass pass) : setup_(set_up_subject(subject)), pass_(pass) {
   setup_.model->initialize(static_cast<uint64_t>(config().train.seed));
   if (pass == BenchPass::train) {
     trainer_ = std::make_unique<Trainer>(setup_.config, *setup_.model, *setup_.dataset, *setup_.workers);

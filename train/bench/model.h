@@ -34,6 +34,9 @@ using SubjectWith = std::function<BenchSubject(const std::vector<std::string>& o
 /// A size on random tokens. Throws ConfigError, for an unknown name with the list of the sizes.
 BenchSubject bench_size(const std::string& name, const std::vector<std::string>& overrides);
 
+/// Model and data of a subject, the model at zero.
+RunSetup set_up_subject(const BenchSubject& subject);
+
 /// A training step, or a forward pass in inference mode: logits of the same batch and the loss of every token.
 enum class BenchPass : uint8_t { train, forward };
 

@@ -260,6 +260,42 @@ std::vector<Case> cases() {
       {.name = "cached_13_of_70", .queries = 13, .keys = 70, .bias = true, .clip = 2, .rotary_dims = 4},
       {.name = "cached_70_of_130", .queries = 70, .keys = 130, .heads = 4, .kv_heads = 2},
       {.name = "cached_70_of_200_window", .queries = 70, .keys = 200, .mask = {true, 5, 3}},
+      {.name = "few_1_of_200_everything",
+       .queries = 1,
+       .keys = 200,
+       .mask = {true, 9, 3},
+       .heads = 4,
+       .kv_heads = 2,
+       .dk = 21,
+       .dv = 37,
+       .bias = true,
+       .clip = 3,
+       .rotary_dims = 8},
+      {.name = "few_4_of_150_all",
+       .queries = 4,
+       .keys = 150,
+       .mask = all,
+       .dk = 33,
+       .dv = 70,
+       .bias = true,
+       .clip = 90},
+      {.name = "few_3_of_130_split",
+       .queries = 3,
+       .keys = 130,
+       .kv_heads = 1,
+       .dk = 19,
+       .rotary_dims = 16,
+       .pairing = RopePairing::split_half},
+      {.name = "few_4_window_all_globals", .queries = 4, .keys = 90, .mask = {false, 2, 70}, .clip = 1},
+      {.name = "few_4_of_4_globals", .queries = 4, .keys = 4, .mask = {true, 1, 2}, .bias = true},
+      {.name = "few_2_of_70_mqa_of_70",
+       .queries = 2,
+       .keys = 70,
+       .heads = 70,
+       .kv_heads = 1,
+       .rotary_dims = 6,
+       .batch = 1},
+      {.name = "many_5_of_70", .queries = 5, .keys = 70, .rotary_dims = 6},
       {.name = "bias_13", .queries = 13, .keys = 13, .bias = true},
       {.name = "bias_130", .queries = 130, .keys = 130, .bias = true},
       {.name = "bias_70_all", .queries = 70, .keys = 70, .mask = all, .heads = 4, .kv_heads = 2, .bias = true},
@@ -591,6 +627,40 @@ TEST(AttentionTest, AVisibleNanShows) {
       for (int64_t t = 0; t < T; ++t) {
         const bool sees = operand == 0 ? t == 4 : t >= 4 && t <= 6;
         EXPECT_EQ(std::isnan(y.at(t * c.dv + 1)), sees) << "query " << t << ", operand " << operand;
+      }
+    }
+  }
+}
+
+TEST(AttentionTest, FewQueriesShowAVisibleNanAndNoOther) {
+  for (const DType dtype : {DType::f64, DType::f32}) {
+    for (const double x : {kNan, kInfinity, dtype == DType::f32 ? 3e38 : 1.7e308}) {
+      for (const std::size_t operand : {1u, 2u}) {
+        const Case c{.name = "",
+                     .queries = 3,
+                     .keys = 80,
+                     .mask = {true, 4, 0},
+                     .heads = 2,
+                     .kv_heads = 1,
+                     .rotary_dims = 4,
+                     .batch = 1};
+        std::vector<Tensor> in;
+        for (const Tensor& tensor : operands(c)) in.push_back(cast(tensor, dtype));
+        const Tensor clean = run_under(attention_of(c), in, cast(cotangent_of(c), dtype)).value;
+        for (int64_t i = 0; i < c.dk; ++i)
+          in[operand].set(73 * c.dk + i, x);  // within the window of the first query alone
+        const Tensor y = run_under(attention_of(c), in, cast(cotangent_of(c), dtype)).value;
+        for (int64_t row = 0; row < 2 * c.queries; ++row) {
+          const bool sees = row % c.queries == 0;
+          for (int64_t i = 0; i < c.dv; ++i) {
+            const double got = y.at(row * c.dv + i);
+            if (sees && x == kNan) {
+              EXPECT_TRUE(std::isnan(got)) << row;
+            } else if (!sees) {
+              EXPECT_NEAR(got, clean.at(row * c.dv + i), dtype == DType::f32 ? 2e-6 : 1e-13) << row;
+            }
+          }
+        }
       }
     }
   }
