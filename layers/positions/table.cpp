@@ -63,6 +63,11 @@ PositionFindings check_position(const PositionUse& use) {
   return info == nullptr || info->check == nullptr ? PositionFindings{} : info->check(use);
 }
 
+std::vector<PositionFact> describe_position(const PositionUse& use) {
+  const PositionSchemeInfo* info = find_position_scheme(use.position.encoding);
+  return info == nullptr || info->describe == nullptr ? std::vector<PositionFact>{} : info->describe(use);
+}
+
 PositionFindings warn_beyond_training(const PositionUse& use, const std::string& key) {
   const int64_t reach = use.position.integer(key);
   if (use.context_length == 0 || reach <= use.context_length) return {};
