@@ -63,6 +63,7 @@ struct PositionSchemeInfo {
   std::string summary;  ///< one line, with the paper
   std::vector<PositionOption> options;
   bool reads_max_length = false;                                            ///< position.max_length, by itself
+  bool rotates = false;                                                     ///< queries and keys
   PositionFindings (*check)(const PositionUse& use) = nullptr;              ///< what its options require of each other
   std::vector<PositionFact> (*describe)(const PositionUse& use) = nullptr;  ///< of options that pass the check
 };

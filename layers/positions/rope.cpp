@@ -369,6 +369,7 @@ PositionSchemeRow rope_scheme() {
                    .summary =
                        "queries and keys turned by position-dependent angles (Su et al. 2021), with context extensions",
                    .options = options(),
+                   .rotates = true,
                    .check = check,
                    .describe = describe},
           .make = [](const PositionConfig& config, const PositionSizes& sizes) {
