@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <initializer_list>
 #include <optional>
-#include <string_view>
 
 #include <fmt/format.h>
 
 #include "framework/message.h"
 #include "train/config_error.h"
+#include "train/idle_keys.h"
+#include "train/parameter_keys.h"
 #include "train/run_directory.h"
 #include "train/run_setup.h"
 #include "train/run_state.h"
@@ -19,19 +19,15 @@
 namespace ropewalk {
 namespace {
 
-bool is_one_of(const std::string& key, std::initializer_list<std::string_view> keys) {
-  return std::find(keys.begin(), keys.end(), key) != keys.end();
-}
-
-/// Does another value of this key mean another set of parameters? Keys of positions and masks that only turn, scale or
-/// hide do not, nor does dropout, which is for training.
-bool fixes_parameters(const std::string& key) {
-  if (const Option* option = option_table().find(key); !option->schemes.empty()) return option->fixes_parameters;
-  if (key.starts_with("data.") || key.starts_with("train.")) {
-    return is_one_of(key, {"data.source", "data.tokenizer", "data.task", "data.alphabet", "train.dtype"});
+/// What the parameters do not fix and the caller changed: "position.rope_scaling = yarn".
+std::vector<std::string> changed_values(const Config& now, const Config& before) {
+  const std::vector<std::string> sections = {"model", "position", "attention", "data"};
+  std::vector<std::string> out;
+  for (const KeyDifference& difference : differing_keys(now, before, sections)) {
+    if (!idle_because_of(now, difference.key).empty()) continue;
+    out.push_back(fmt::format("{} = {}", difference.key, config_value(now, difference.key)));
   }
-  return !is_one_of(key,
-                    {"attention.window_radius", "attention.global_tokens", "attention.scale_scores", "model.dropout"});
+  return out;
 }
 
 }  // namespace
@@ -42,13 +38,10 @@ RunEvaluation evaluate_run(const std::string& run_directory, const std::vector<s
   }
   const ResolvedConfig before = load_config(config_in(run_directory), {});
   const ResolvedConfig now = load_config(config_in(run_directory), overrides);
-  const std::vector<std::string> sections = {"model", "position", "attention", "data", "train"};
   std::vector<std::string> errors;
-  for (const KeyDifference& difference : differing_keys(now.config, before.config, sections)) {
-    if (fixes_parameters(difference.key)) {
-      errors.push_back(fmt::format("command line: error: {}; the parameters of {} were made for the second",
-                                   difference.text, run_directory));
-    }
+  for (const std::string& conflict : parameter_conflicts(now.config, before.config)) {
+    errors.push_back(
+        fmt::format("command line: error: {}; the parameters of {} were made for the second", conflict, run_directory));
   }
   if (!errors.empty()) throw ConfigError(errors);
   // The others are about the run, which was told of them, or about values that derived from what is overridden now.
@@ -62,14 +55,18 @@ RunEvaluation evaluate_run(const std::string& run_directory, const std::vector<s
   RunSetup setup = set_up(now.config, known ? &*known : nullptr);
   load_parameters(checkpoint, *setup.model);
   Evaluator evaluator(setup.config, *setup.dataset, *setup.workers);
-  return {.scores = evaluator.run(*setup.model), .trained_length = trained_length(before.config)};
+  return {.scores = evaluator.run(*setup.model),
+          .trained_length = trained_length(before.config),
+          .changed = changed_values(now.config, before.config)};
 }
 
 std::string scores_text(const RunEvaluation& evaluation) {
   const LengthScores& scores = evaluation.scores;
   const bool task = !scores.accuracy.empty();
-  std::string out = fmt::format("protocol: {}\n{:>8} {:>7} {:>10} {:>12}{}\n", scores.protocol, "length", "times",
-                                "loss", "scored", task ? "   accuracy  exact match" : "");
+  std::string out = fmt::format("protocol: {}\n", scores.protocol);
+  if (!evaluation.changed.empty()) out += fmt::format("not as trained: {}\n", joined(evaluation.changed));
+  out += fmt::format("{:>8} {:>7} {:>10} {:>12}{}\n", "length", "times", "loss", "scored",
+                     task ? "   accuracy  exact match" : "");
   for (std::size_t i = 0; i < scores.lengths.size(); ++i) {
     const double times =
         static_cast<double>(scores.lengths[i]) / static_cast<double>(std::max<int64_t>(1, evaluation.trained_length));
