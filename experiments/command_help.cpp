@@ -24,9 +24,19 @@ std::vector<CommandInfo> make_infos() {
        "from there, and the resumed run ends bit for bit as if it had never stopped.\n\n"
        "  ropewalk train run.ini\n"
        "  ropewalk train run.ini position.encoding=alibi train.seed=3\n"
-       "  ropewalk train --resume runs/run/20260314T150926-5a1f0c\n",
+       "  ropewalk train --resume runs/run/20260314T150926-5a1f0c\n\n"
+       "--from begins with the parameters of another run, as train.from does in FILE: a short training on longer "
+       "windows\n"
+       "after position scaling, for one. What fixes the parameters must agree with that run; scaling, lengths, data of "
+       "the\n"
+       "same vocabulary and the optimizer may differ. Without FILE the run's own config.ini is taken. With "
+       "train.steps=0\n"
+       "the new run is an evaluation only.\n\n"
+       "  ropewalk train --from runs/positions/rope-s1 position.rope_scaling=linear position.rope_factor=4 \\\n"
+       "      train.context_length=256 train.steps=45 optim.warmup_steps=5\n",
        {run_directory,
         {"--resume", "RUN", "continue the run in this directory from its newest checkpoint; no FILE"},
+        {"--from", "RUN", "begin with the parameters of the run in this directory"},
         {"--name", "NAME", "without --run: runs/NAME/<time> is the run's directory; default: the file's name"}},
        0,
        1,
@@ -36,7 +46,7 @@ std::vector<CommandInfo> make_infos() {
        "many runs side by side, compared over seeds",
        "Does every run of a sweep file, several at a time, each in a process of its own, and ends with the comparison\n"
        "and report.html. A sweep file is a run file with these sections besides:\n\n"
-       "  [sweep]         name = NAME, seeds = 1..5\n"
+       "  [sweep]         name = NAME, seeds = 1..5, from = VARIANT (all others begin with its parameters)\n"
        "  [grid]          section.key = a, b, c        all combinations of its lines\n"
        "  [variant NAME]  section.key = value          one point more\n"
        "  [exclude]       rule = key=value & key=value points to leave out\n\n"

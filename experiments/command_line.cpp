@@ -87,12 +87,15 @@ struct Call {
 
 int train(const Call& call) {
   const bool resume = call.arguments.has("--resume");
+  const bool begins_with_another = call.arguments.has("--from");
   TrainRequest request{.command_line = call.command_line, .resume = resume};
   if (resume) {
-    if (!call.arguments.files.empty() || call.arguments.has("--run") || call.arguments.has("--name")) {
+    if (!call.arguments.files.empty() || call.arguments.has("--run") || call.arguments.has("--name") ||
+        begins_with_another) {
       throw UsageError(
-          "'ropewalk train --resume RUN' takes neither FILE, --run nor --name; the run has its own configuration and "
-          "directory");
+          "'ropewalk train --resume RUN' takes neither FILE, --run, --name nor --from; the run has its own "
+          "configuration "
+          "and directory");
     }
     request.directory = call.arguments.value("--resume");
     const std::string config = RunPaths{request.directory}.config();
@@ -102,15 +105,21 @@ int train(const Call& call) {
     }
     request.config = load_config(config, call.overrides());
   } else {
-    if (call.arguments.files.empty()) throw UsageError("'ropewalk train' needs a FILE, or --resume RUN");
+    if (call.arguments.files.empty() && !begins_with_another) {
+      throw UsageError("'ropewalk train' needs a FILE, --resume RUN or --from RUN");
+    }
     if (call.arguments.has("--run") && call.arguments.has("--name")) {
       throw UsageError(
           "'ropewalk train' takes --run or --name, not both: --run DIR is the directory, --name NAME makes "
           "one in runs/NAME/");
     }
-    request.config = load_config(call.file(), call.overrides());
+    const std::string from = call.arguments.value("--from");
+    const std::string file = call.arguments.files.empty() ? config_in(from) : call.file();
+    std::vector<std::string> overrides = call.overrides();
+    if (begins_with_another) overrides.insert(overrides.begin(), "train.from=" + from);
+    request.config = load_config(file, overrides);
     request.directory = call.arguments.value("--run");
-    request.name = call.arguments.value("--name", stem_of(call.file()));
+    request.name = call.arguments.value("--name", call.arguments.files.empty() ? run_id_of(from) : stem_of(file));
   }
   const TrainOutcome outcome = train_run(request);
   print(outcome.directory + "\n");

@@ -100,8 +100,11 @@ class SweepReader {
       sweep.name_origin = entry.origin;
     } else if (key == "seeds") {
       read_seeds("sweep.seeds", entry);
+    } else if (key == "from") {
+      sweep.from = entry.value;
+      sweep.from_origin = entry.origin;
     } else {
-      fail(entry.origin, fmt::format("unknown key 'sweep.{}'; [sweep] has name and seeds", printable(key)));
+      fail(entry.origin, fmt::format("unknown key 'sweep.{}'; [sweep] has name, seeds and from", printable(key)));
     }
   }
 
@@ -268,6 +271,7 @@ std::string print_sweep_file(const SweepFile& sweep, const OptionTable& table) {
   }
   text += "\n[sweep]\n";
   add("name", sweep.name, sweep.name_origin);
+  if (!sweep.from.empty()) add("from", sweep.from, sweep.from_origin);
   if (!sweep.seeds.empty()) add("seeds", format_value(sweep.seeds), sweep.seeds_origin);
   if (!sweep.grid.empty()) text += "\n[grid]\n";
   for (const SweepAxis& axis : sweep.grid) add(axis.key, joined(axis.values), axis.origin);

@@ -25,6 +25,8 @@ struct SweepRule {
 struct SweepFile {
   std::string name;
   Origin name_origin = {};
+  std::string from = {};  ///< the variant whose runs all others begin with; "": none
+  Origin from_origin = {};
   std::vector<Entry> base;  ///< what all points share
   std::vector<SweepAxis> grid;
   std::vector<SweepVariant> variants;

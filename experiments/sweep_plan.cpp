@@ -7,9 +7,11 @@
 #include <set>
 #include <utility>
 
+#include "experiments/run_result.h"
 #include "experiments/sweep_file.h"
 #include "experiments/terminal.h"
 #include "train/idle_keys.h"
+#include "train/parameter_keys.h"
 #include "train/text.h"
 
 namespace ropewalk {
@@ -151,6 +153,42 @@ std::vector<std::string> varying_keys(const SweepFile& sweep) {
   return keys;
 }
 
+/// Puts the variant that all others begin with before them. Where there is no such variant, the sweep goes without.
+void put_first(std::vector<SweepVariant>& variants, SweepFile& sweep, std::vector<std::string>& errors) {
+  if (sweep.from.empty()) return;
+  const auto found = std::find_if(variants.begin(), variants.end(),
+                                  [&](const SweepVariant& variant) { return variant.name == sweep.from; });
+  if (found == variants.end()) {
+    std::vector<std::string> names;
+    for (const SweepVariant& variant : variants) names.push_back(variant.name);
+    errors.push_back(error_at(sweep.from_origin, fmt::format("sweep.from = {} is no point of this sweep; it has {}",
+                                                             printable(sweep.from), first_of(names, 5))));
+    sweep.from.clear();
+    return;
+  }
+  std::rotate(variants.begin(), found, found + 1);
+}
+
+/// Makes a point begin with the run of sweep.from of its own seed.
+void begin_with_another(const SweepFile& sweep, SweepPoint& point) {
+  point.from = run_id({.variant = sweep.from, .seed = point.seed});
+  point.config.config.train.from = point.from;
+  point.config.origins["train.from"] = sweep.from_origin;
+}
+
+/// Every run that another begins with must be in the plan.
+void check_beginnings(const SweepFile& sweep, const SweepPlan& plan, std::vector<std::string>& errors) {
+  std::set<std::string> ids;
+  for (const SweepPoint& point : plan.points) ids.insert(run_id(point));
+  for (const SweepPoint& point : plan.points) {
+    if (point.from.empty() || ids.count(point.from) > 0) continue;
+    errors.push_back(error_at(
+        sweep.from_origin,
+        fmt::format("{} is to begin with {}, which a rule of [exclude] leaves out", run_id(point), point.from)));
+    return;
+  }
+}
+
 /// The points of the plan, checked. Points that a rule excludes need not be valid.
 void add_points(const SweepFile& sweep, const std::vector<SweepVariant>& variants, const Origin& subject,
                 SweepPlan& plan, std::vector<std::string>& errors, const OptionTable& table, Purpose purpose) {
@@ -159,12 +197,27 @@ void add_points(const SweepFile& sweep, const std::vector<SweepVariant>& variant
   PointMessages point_warnings;
   PointMessages idle_keys;  // of a shared file; what some points do not read, others do
   std::size_t planned_variants = 0;
+  Config first;  // of the variant that all others begin with
   for (const SweepVariant& variant : variants) {
     std::vector<Entry> entries = sweep.base;
     entries.insert(entries.end(), variant.overrides.begin(), variant.overrides.end());
     std::vector<std::string> found;
-    const AppliedEntries applied = apply_entries(entries, subject, found, table);
+    AppliedEntries applied = apply_entries(entries, subject, found, table);
+    const bool begins_with_another = !sweep.from.empty() && variant.name != sweep.from;
+    if (begins_with_another) {
+      applied.config.train.from = sweep.from;  // the name of the run differs from seed to seed
+      if (applied.origins.count("position.max_length") == 0)
+        applied.config.position.max_length = first.position.max_length;
+    }
     ResolvedConfig resolved = finish(applied, purpose, found);
+    if (variant.name == sweep.from) first = resolved.config;
+    if (begins_with_another) {
+      for (const std::string& conflict : parameter_conflicts(resolved.config, first, table)) {
+        found.push_back(error_at(sweep.from_origin, fmt::format("{}; the parameters of sweep.from = {} are made for "
+                                                                "the second",
+                                                                conflict, sweep.from)));
+      }
+    }
     bool planned = false;
     for (const int64_t seed : plan.seeds) {
       resolved.config.train.seed = seed;
@@ -177,6 +230,7 @@ void add_points(const SweepFile& sweep, const std::vector<SweepVariant>& variant
       if (excluded) continue;
       planned = true;
       plan.points.push_back({variant.name, seed, resolved});
+      if (begins_with_another) begin_with_another(sweep, plan.points.back());
     }
     if (!planned) continue;
     ++planned_variants;
@@ -195,6 +249,7 @@ void add_points(const SweepFile& sweep, const std::vector<SweepVariant>& variant
     plan.warnings.push_back(fmt::format("{}: warning: rule '{}' excludes no point", sweep.rules[i].origin.text(),
                                         printable(sweep.rules[i].text)));
   }
+  check_beginnings(sweep, plan, errors);
   if (plan.points.empty()) errors.push_back(error_at(subject, "the rules of [exclude] leave no point"));
 }
 
@@ -232,7 +287,9 @@ SweepPlan plan_sweep(const std::string& file, const std::vector<std::string>& ar
   std::vector<std::string> ignored;
   plan.seeds = sweep.seeds;
   if (plan.seeds.empty()) plan.seeds = {apply_entries(sweep.base, subject, ignored, table).config.train.seed};
-  add_points(sweep, make_variants(sweep, table), subject, plan, errors, table, purpose);
+  std::vector<SweepVariant> variants = make_variants(sweep, table);
+  put_first(variants, sweep, errors);
+  add_points(sweep, variants, subject, plan, errors, table, purpose);
   if (!errors.empty()) throw ConfigError(std::move(errors));
   plan.text = print_sweep_file(sweep, table);
   return plan;

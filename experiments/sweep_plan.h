@@ -13,6 +13,7 @@ struct SweepPoint {
   std::string variant;  ///< "post-rope": fit for a directory name; one variant has a run a seed
   int64_t seed = 1;
   ResolvedConfig config;
+  std::string from = {};  ///< run of the same sweep whose parameters it begins with, also as train.from; "": none
 };
 
 /// A key that takes several values: one line of [grid].
@@ -34,7 +35,8 @@ struct SweepPlan {
   bool is_sweep = false;                  ///< does it say more than a run file can? Else there is one point, "base"
   std::vector<std::string> varying_keys;  ///< in order of appearance, without train.seed
   std::vector<int64_t> seeds;
-  std::vector<SweepPoint> points;  ///< the grid, first line outermost; then the variants; seeds innermost
+  /// The grid, first line outermost; then the variants; seeds innermost. What others begin with comes first.
+  std::vector<SweepPoint> points;
   std::vector<std::string> warnings;
   /// The sweep as one file without includes and overrides, with the origins of its values as comments; planning it
   /// gives the same points.
@@ -44,7 +46,8 @@ struct SweepPlan {
 /// Reads a sweep file and plans its runs.
 ///
 /// A sweep file is a run file (or includes one) with these sections besides:
-///   [sweep]         name (default: the file's name), seeds = 1..5 (default: train.seed)
+///   [sweep]         name (default: the file's name), seeds = 1..5 (default: train.seed), from = VARIANT: all other
+///                   points begin with the parameters of that one's run of the same seed, and with its max_length
 ///   [grid]          section.key = a, b, c; the points are the product of the lines, named by the values that vary
 ///   [variant NAME]  section.key = value lines; each variant is one point more, on the run file's values
 ///   [exclude]       rule = key=value & key=value; points that match all of a rule are left out

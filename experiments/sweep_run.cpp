@@ -182,11 +182,18 @@ struct Worker {
 class SweepRunner {
  public:
   SweepRunner(const SweepPlan& plan, const SweepOptions& options)
-      : plan_(plan),
+      : planned_(plan),
+        plan_(plan),
         paths_{options.directory.empty() ? fs::path("runs") / plan.name : fs::path(options.directory)},
         executable_(options.executable),
         cores_(allowed_cores()),
-        jobs_(options.jobs > 0 ? options.jobs : default_jobs(plan)) {}
+        jobs_(options.jobs > 0 ? options.jobs : default_jobs(plan)) {
+    for (std::size_t i = 0; i < plan_.points.size(); ++i) {
+      SweepPoint& point = plan_.points[i];
+      index_[run_id(point)] = i;
+      if (!point.from.empty()) point.config.config.train.from = paths_.run(point.from).directory.string();
+    }
+  }
   ~SweepRunner() { stop_all(); }
   SweepRunner(const SweepRunner&) = delete;
   SweepRunner& operator=(const SweepRunner&) = delete;
@@ -196,7 +203,7 @@ class SweepRunner {
     const RunLock lock(paths_.directory.string());
     std::error_code ignored;
     if (fs::exists(paths_.sweep_file(), ignored)) {
-      check_same_sweep(paths_, plan_);
+      check_same_sweep(paths_, planned_);
     } else if (!is_empty_but_for_lock(paths_.directory)) {
       refuse(paths_.directory, "is not empty and holds no sweep");
     }
@@ -269,13 +276,26 @@ class SweepRunner {
   }
 
   void start_workers() {
-    std::deque<std::size_t> locked;
+    std::deque<std::size_t> later;
     while (!waiting_.empty() && workers_.size() < static_cast<std::size_t>(jobs_)) {
       const std::size_t i = waiting_.front();
       waiting_.pop_front();
+      if (const std::string& from = plan_.points[i].from; !from.empty()) {
+        const std::size_t k = index_.at(from);
+        const RunResult& first = result(k);
+        const auto waits_in = [&](const auto& list) { return std::find(list.begin(), list.end(), k) != list.end(); };
+        if (first.status == "running" || waits_in(waiting_) || waits_in(later)) {
+          later.push_back(i);
+          continue;
+        }
+        if (!first.counts()) {
+          fail(i, fmt::format("the run that it begins with, {}, {}", from, first.status));
+          continue;
+        }
+      }
       if (run_is_locked(paths_.run(result(i).id).directory.string())) {
         if (Clock::now() - begun_ < kPatience) {
-          locked.push_back(i);
+          later.push_back(i);
         } else {
           fail(i, "its directory is in use by another process");
         }
@@ -287,7 +307,7 @@ class SweepRunner {
         fail(i, error.what());
       }
     }
-    waiting_.insert(waiting_.end(), locked.begin(), locked.end());
+    waiting_.insert(waiting_.end(), later.begin(), later.end());
   }
 
   void start(std::size_t i) {
@@ -380,7 +400,9 @@ class SweepRunner {
     workers_.clear();
   }
 
-  const SweepPlan& plan_;
+  const SweepPlan& planned_;
+  SweepPlan plan_;                            ///< the same with the directories of runs that others begin with
+  std::map<std::string, std::size_t> index_;  ///< of a run in the plan, by its name
   SweepPaths paths_;
   std::string executable_;
   std::vector<int> cores_;

@@ -52,10 +52,12 @@ PositionFindings check_attention(const ArchitectureConfig& config) {
           "normalize; attention.mla_latent_norm normalizes the latents");
   require(a.mla_rope_dims % 2 == 0, {"attention.mla_rope_dims"},
           fmt::format("attention.mla_rope_dims = {} must be even: it is rotated in pairs", a.mla_rope_dims));
-  require(
-      encoding != "rope" || a.mla_rope_dims > 0, {"position.encoding", "attention.mla_rope_dims"},
-      "position.encoding = rope with attention.kind = mla rotates attention.mla_rope_dims columns, which are 0; give "
-      "their number, model.d_head / 2 for example");
+  const PositionSchemeInfo* scheme = find_position_scheme(encoding);
+  require(scheme == nullptr || !scheme->rotates || a.mla_rope_dims > 0,
+          {"position.encoding", "attention.mla_rope_dims"},
+          fmt::format("position.encoding = {} with attention.kind = mla rotates attention.mla_rope_dims columns, which "
+                      "are 0; give their number, model.d_head / 2 for example",
+                      encoding));
   require(encoding != "shaw", {"position.encoding", "attention.kind"},
           "position.encoding = shaw adds vectors to keys, which attention.kind = mla never makes when it decodes");
   const int64_t rope_dims = config.position.integer("rope_dims");

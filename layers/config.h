@@ -100,6 +100,7 @@ struct PositionConfig {
   std::map<std::string, PositionValue> options;
 
   int64_t integer(const std::string& key) const { return std::get<int64_t>(options.at(key)); }
+  bool flag(const std::string& key) const { return std::get<bool>(options.at(key)); }
   double real(const std::string& key) const { return std::get<double>(options.at(key)); }
   const std::string& text(const std::string& key) const { return std::get<std::string>(options.at(key)); }
 };

@@ -18,6 +18,7 @@ struct InitRule {
     linear,       ///< [fan_out, fan_in]
     linear_bias,  ///< of a Linear with fan_in inputs
     uniform,      ///< in (low, high), whatever model.init says
+    given,        ///< `values`, whatever model.init says
   };
   Kind kind = Kind::zero;
   int64_t fan_in = 0;
@@ -27,6 +28,7 @@ struct InitRule {
   bool deepnorm_gain = false;      ///< value, attention.output and ffn: times (8 n_layers)^(-1/4) under deepnorm
   double low = 0.0;
   double high = 1.0;
+  std::vector<double> values = {};  ///< given: one an element
 };
 
 /// Collects the parameters of a model and how each is initialized, in step with each other.

@@ -15,7 +15,7 @@ uint64_t hash_of(std::string_view name) {
   return hash;
 }
 
-enum class Distribution : uint8_t { constant, normal, uniform };
+enum class Distribution : uint8_t { constant, normal, uniform, given };
 
 struct Draw {
   Distribution distribution = Distribution::constant;
@@ -62,6 +62,8 @@ Draw draw_of(const InitRule& rule, const ModelConfig& model) {
       return torch ? within(1 / std::sqrt(static_cast<double>(rule.fan_in))) : Draw{};
     case InitRule::Kind::uniform:
       return {Distribution::uniform, rule.low, rule.high};
+    case InitRule::Kind::given:
+      return {Distribution::given};
   }
   return {};
 }
@@ -87,6 +89,9 @@ void initialize(const ParameterSet& parameters, std::span<const InitRule> rules,
           break;
         case Distribution::uniform:
           value.set(e, draw.a + (draw.b - draw.a) * random_uniform(key, element));
+          break;
+        case Distribution::given:
+          value.set(e, rules[i].values.at(element));
           break;
       }
     }

@@ -13,7 +13,7 @@ std::unique_ptr<PositionScheme> make_scheme(const ArchitectureConfig& config, DT
                             .dtype = dtype};
   auto scheme = make_position_scheme(config.position, sizes);
   const bool stream = config.attention.kind == AttentionKind::mla && config.attention.mla_rope_dims > 0;
-  if (!stream || config.position.encoding == "rope") return scheme;
+  if (!stream || scheme->rotation() != nullptr) return scheme;
   PositionConfig rope = config.position;
   rope.encoding = "rope";
   return with_rotation_of(std::move(scheme), make_position_scheme(rope, sizes));

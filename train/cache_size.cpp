@@ -35,9 +35,15 @@ std::vector<CacheVariant> cache_variants(const ArchitectureConfig& config) {
     out.push_back(
         {fmt::format("{}, {} head{}", kind, heads, heads == 1 ? "" : "s"), cache_numbers(shared), configured});
   }
-  const int64_t kv_rank = 4 * m.d_head;
-  const int64_t rope_dims = m.d_head / 2;
-  out.push_back({fmt::format("mla, {} + {}", kv_rank, rope_dims), kv_rank + rope_dims, false});
+  ArchitectureConfig latent = config;
+  latent.attention.kind = AttentionKind::mla;
+  const bool configured = config.attention.kind == AttentionKind::mla;
+  if (!configured) {
+    latent.attention.mla_kv_rank = 4 * m.d_head;
+    latent.attention.mla_rope_dims = m.d_head / 2;
+  }
+  const std::string name = fmt::format("mla, {} + {}", latent.attention.mla_kv_rank, latent.attention.mla_rope_dims);
+  out.push_back({name, cache_numbers(latent), configured});
   return out;
 }
 

@@ -28,6 +28,7 @@ inline constexpr NameTable<Protocol, 3> kProtocolNames{{{Protocol::same_tokens, 
 /// [train]
 struct TrainConfig {
   int64_t steps = 1000;
+  std::string from;         ///< directory of the run whose parameters this one begins with; "": drawn ones
   int64_t batch_size = 32;  ///< sequences a micro-batch of the accumulation
   int64_t context_length = 128;
   int64_t accumulate = 1;   ///< batches a step
@@ -82,10 +83,12 @@ inline bool is_task(const Config& config) {
   return config.data.source == "task";
 }
 
-/// The longest length that a run is trained at, in the unit of eval.lengths: tokens of a window of text, or the length
-/// of a problem.
+/// The length that evaluations count in: the longest that a run is trained at, in the unit of eval.lengths: tokens of a
+/// window of text, or the length of a problem. For a run that goes on from another's parameters it is that of the first
+/// training, whatever its own windows are, so that multiples tell how far positions were extended.
 inline int64_t trained_length(const Config& config) {
-  return is_task(config) ? config.data.max_length : config.train.context_length;
+  if (is_task(config)) return config.data.max_length;
+  return config.train.from.empty() ? config.train.context_length : config.position.max_length;
 }
 
 /// What the results of an evaluation are called by: the protocol of windows of text, or "task".

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 #include <stdexcept>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "train/config_validate.h"
 #include "train/idle_keys.h"
 #include "train/option_store.h"
+#include "train/run_directory.h"
 #include "train/text.h"
 
 namespace ropewalk {
@@ -62,6 +64,24 @@ std::string origin_comment(const Origin& origin) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
   }
   return text;
+}
+
+/// A run that goes on from another's parameters keeps the length that its positions were made for, where none is given.
+void inherit_from_run(ResolvedConfig& resolved, std::vector<std::string>& errors) {
+  const std::string& run = resolved.config.train.from;
+  if (run.empty() || resolved.config.position.max_length != 0) return;
+  const std::string file = config_in(run);
+  if (!std::filesystem::exists(file)) {
+    errors.push_back(error_at(resolved.origin("train.from"),
+                              fmt::format("train.from = {}: holds no run (no config.ini)", printable(run))));
+    return;
+  }
+  try {
+    resolved.config.position.max_length = load_config(file, {}, Purpose::model).config.position.max_length;
+    resolved.origins["position.max_length"] = {Origin::Kind::file, file, 0};
+  } catch (const ConfigError& problem) {
+    errors.insert(errors.end(), problem.messages().begin(), problem.messages().end());
+  }
 }
 
 void refuse_sweep_sections(const ConfigLines& lines, std::vector<std::string>& errors) {
@@ -144,6 +164,7 @@ AppliedEntries apply_entries(const std::vector<Entry>& entries, const Origin& su
 
 ResolvedConfig finish(const AppliedEntries& applied, Purpose purpose, std::vector<std::string>& errors) {
   ResolvedConfig resolved{applied.config, applied.origins, {}};
+  if (purpose != Purpose::model) inherit_from_run(resolved, errors);
   resolve(resolved.config);
   check_across_keys(applied, resolved, purpose, errors);
   return resolved;

@@ -41,8 +41,8 @@ ResolvedConfig load_config(const std::string& file, const std::vector<std::strin
 /// Purpose::model. `origin` stands for the file in messages. Throws ConfigError.
 Config parse_config_text(std::string_view text, const std::string& origin, const OptionTable& table = option_table());
 
-/// Fills in what derives from other keys: the sizes of the model, max_length (the training context), options of
-/// position schemes, min_lr, warmup_steps, lengths and tail of the evaluation. What is given already stays, so that
+/// Fills in what derives from other keys by itself: the sizes of the model, max_length (the training context), options
+/// of position schemes, min_lr, warmup_steps, lengths and tail of the evaluation. What is given already stays, so that
 /// resolving twice changes nothing.
 void resolve(Config& config);
 
@@ -59,7 +59,8 @@ struct AppliedEntries {
 AppliedEntries apply_entries(const std::vector<Entry>& entries, const Origin& subject, std::vector<std::string>& errors,
                              const OptionTable& table);
 
-/// resolve() and all cross checks; what is wrong goes to `errors`.
+/// resolve() and all cross checks; what is wrong goes to `errors`. A run that begins with another's parameters
+/// (train.from) takes position.max_length from that one's config.ini, where it is not given.
 ResolvedConfig finish(const AppliedEntries& applied, Purpose purpose, std::vector<std::string>& errors);
 
 /// Is this a section of a sweep file: [sweep], [grid], [exclude] or [variant NAME]?

@@ -177,7 +177,7 @@ void check_data(Checker& k, Purpose purpose) {
                         vocabulary, encoder ? " and the mask token" : ""));
 }
 
-void check_train(Checker& k) {
+void check_train(Checker& k, Purpose purpose) {
   const TrainConfig& t = k.c.train;
   const OptimConfig& o = k.c.optim;
   k.require(t.device != "cuda" || kHasCuda, {"train.device"},
@@ -185,8 +185,12 @@ void check_train(Checker& k) {
   k.require(t.dtype != "bf16", {"train.dtype"}, "train.dtype = bf16 is not available in this version; use f32 or f64");
   k.require(o.min_lr <= o.lr, {"optim.min_lr", "optim.lr"},
             fmt::format("optim.min_lr = {} exceeds optim.lr = {}", o.min_lr, o.lr));
-  k.require(o.warmup_steps <= t.steps, {"optim.warmup_steps", "train.steps"},
+  k.require(t.steps > 0 || !t.from.empty(), {"train.steps", "train.from"},
+            "train.steps = 0 trains nothing; give the run to evaluate as train.from, or at least 1 step");
+  k.require(o.warmup_steps <= t.steps || t.steps == 0, {"optim.warmup_steps", "train.steps"},
             fmt::format("optim.warmup_steps = {} exceeds train.steps = {}", o.warmup_steps, t.steps));
+  k.require(t.from.empty() || purpose != Purpose::probe, {"train.from"},
+            "train.from is for training; a probe measures drawn parameters");
   k.warn(k.c.model.arch == Arch::decoder && !k.c.attention.causal && k.c.probe.inputs != "normal", {"attention.causal"},
          "attention.causal = false lets every position see the token that it has to predict");
 }
@@ -217,7 +221,7 @@ void check_across_keys(const AppliedEntries& given, ResolvedConfig& resolved, Pu
   check_position_scheme(k, purpose);
   if (purpose == Purpose::model) return;
   check_data(k, purpose);
-  check_train(k);
+  check_train(k, purpose);
   check_eval(k);
 }
 

@@ -83,6 +83,12 @@ std::string describe(const ResolvedConfig& resolved) {
                    m.n_heads, m.n_kv_heads, m.d_head, m.d_ff, name_in(kActivationNames, m.activation),
                    name_in(kNormPlacementNames, m.norm_placement), name_in(kNormNames, m.norm)));
   line("positions", position_text(config));
+  PositionUse use = position_use(architecture);
+  use.context_length = config.train.context_length;
+  use.eval_lengths = config.eval.lengths;
+  for (const PositionFact& fact : describe_position(use)) {
+    line("  " + fact.name, fact.text);
+  }
   line("attention", mask_text(config.attention, m.n_layers));
 
   std::map<std::string, int64_t> by_module;

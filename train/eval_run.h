@@ -10,7 +10,8 @@ namespace ropewalk {
 /// What evaluating a run again gives.
 struct RunEvaluation {
   LengthScores scores;
-  int64_t trained_length = 0;  ///< the longest it was trained at, whatever the overrides say
+  int64_t trained_length = 0;             ///< the longest it was trained at, whatever the overrides say
+  std::vector<std::string> changed = {};  ///< what is not as in training: "position.rope_scaling = yarn"
 };
 
 /// Evaluates the newest checkpoint of a run again, under its own configuration with overrides: other lengths, another

@@ -86,7 +86,7 @@ std::vector<std::string> idle_key_warnings(const AppliedEntries& given, const Re
                                            const OptionTable& table) {
   std::vector<std::string> warnings;
   for (const Option& option : table.options()) {
-    if (resolved.origins.count(option.key) == 0) continue;
+    if (given.origins.count(option.key) == 0) continue;
     const std::string cause = idle_because_of(resolved.config, option.key, table);
     if (cause.empty()) continue;
     Config without = given.config;

@@ -250,7 +250,11 @@ void add_data(std::vector<Option>& t) {
 void add_train(std::vector<Option>& t) {
   constexpr auto s = &Config::train;
   using T = TrainConfig;
-  t.push_back(field("train.steps", s, &T::steps, "optimizer steps", between(1, kMostSteps)));
+  t.push_back(
+      field("train.steps", s, &T::steps, "optimizer steps; 0, with train.from: only evaluate", between(0, kMostSteps)));
+  t.push_back(field("train.from", s, &T::from,
+                    "begin with the parameters of the run in this directory (ropewalk train --from); empty: drawn from "
+                    "train.seed. position.max_length is then the run's"));
   t.push_back(field("train.batch_size", s, &T::batch_size, "sequences a batch", between(1, 1 << 24)));
   t.push_back(field("train.context_length", s, &T::context_length, "tokens a sequence", between(1, kLongestContext)));
   t.push_back(

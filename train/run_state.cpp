@@ -89,7 +89,8 @@ void save_state(const std::string& directory, const Transformer& model, const Ad
                          {"last_exact_match", numbers(state.last_exact_match)},
                          {"best_loss", numbers(state.best_loss)},
                          {"divergence", divergence_json(state)},
-                         {"ends_diverged", state.ends_diverged}};
+                         {"ends_diverged", state.ends_diverged},
+                         {"from_step", state.from_step}};
   write_checkpoint(checkpoints_in(directory), state.step, tensors,
                    {{"config", config_text}, {"state", counters.dump()}}, keep);
 }
@@ -121,6 +122,7 @@ RunState load_state(const Checkpoint& checkpoint, const Transformer& model, cons
                           .in_gradient = first.at("in_gradient").get<bool>()};
     }
     state.ends_diverged = counters.value("ends_diverged", false);
+    state.from_step = counters.value("from_step", int64_t{-1});
   } catch (const std::exception& e) {
     throw CheckpointError(fmt::format("{}: its counters cannot be read: {}", checkpoint.file.path(), e.what()));
   }

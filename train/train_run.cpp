@@ -20,6 +20,7 @@
 #include "train/evaluation.h"
 #include "train/events.h"
 #include "train/log_layout.h"
+#include "train/parameter_keys.h"
 #include "train/progress.h"
 #include "train/run_directory.h"
 #include "train/run_log.h"
@@ -131,6 +132,33 @@ void check_same_run(const Config& now, const Config& before, const std::string& 
   if (!errors.empty()) throw ConfigError(errors);
 }
 
+/// Can the parameters of the run that this one begins with be its own? A run that has begun is not asked again: where
+/// it came from may be gone.
+void check_beginning(const TrainRequest& request) {
+  const std::string& from = request.config.config.train.from;
+  if (from.empty() || request.resume) return;
+  if (!std::filesystem::exists(config_in(from))) {
+    throw ConfigError({fmt::format("{}: error: train.from = {}: holds no run (no config.ini)",
+                                   request.config.origin("train.from").text(), from)});
+  }
+  std::vector<std::string> errors;
+  for (const std::string& conflict :
+       parameter_conflicts(request.config.config, load_config(config_in(from), {}).config)) {
+    errors.push_back(fmt::format("{}: error: {}; the parameters of train.from = {} were made for the second",
+                                 request.config.origin("train.from").text(), conflict, from));
+  }
+  if (!errors.empty()) throw ConfigError(errors);
+}
+
+/// The vocabulary that the parameters at hand were trained with: that of the run itself or of the one it begins with.
+std::optional<Tokenizer> known_tokenizer(const TrainRequest& request) {
+  if (request.config.config.train.from.empty()) return {};
+  const std::string own = vocabulary_in(request.directory);
+  const std::string file =
+      request.resume && std::filesystem::exists(own) ? own : vocabulary_in(request.config.config.train.from);
+  return std::filesystem::exists(file) ? std::optional(load_tokenizer(file)) : std::nullopt;
+}
+
 class Run {
  public:
   Run(const TrainRequest& request, RunSetup setup)
@@ -196,6 +224,7 @@ class Run {
   }
 
   void open() {
+    begin_parameters();
     const bool resume = request_.resume;
     std::string directory = request_.directory;
     if (!resume) {
@@ -206,7 +235,6 @@ class Run {
       }
     }
     RunLock lock(directory);
-    setup_.model->initialize(static_cast<uint64_t>(config_.train.seed));
     state_.data_fingerprint = setup_.dataset->fingerprint();
     const LogSchema schema = make_schema(config_, layout_, evaluator_);
     if (resume) {
@@ -233,10 +261,21 @@ class Run {
     } else {
       write_configuration(directory);
       EventLog events(events_in(directory));
-      events.append("started", 0);
+      nlohmann::json origin = nlohmann::json::object();
+      if (state_.from_step >= 0) origin = {{"from", config_.train.from}, {"from_step", state_.from_step}};
+      events.append("started", 0, origin);
       RunLog log = RunLog::create(lock, schema, header(directory));
       files_.emplace(Files{directory, std::move(lock), std::move(events), std::move(log)});
     }
+  }
+
+  /// Drawn, or those of another run; a checkpoint of this one then replaces them.
+  void begin_parameters() {
+    if (config_.train.from.empty()) return setup_.model->initialize(static_cast<uint64_t>(config_.train.seed));
+    if (request_.resume && latest_checkpoint(checkpoints_in(request_.directory)).checkpoint) return;
+    const Checkpoint begun = require_checkpoint(config_.train.from);
+    load_parameters(begun, *setup_.model);
+    state_.from_step = begun.step;
   }
 
   /// Starting over would throw away the log of what was trained; that is right only where no checkpoint ever was.
@@ -403,7 +442,9 @@ class Run {
 
 TrainOutcome train_run(const TrainRequest& request) {
   for (const std::string& warning : request.config.warnings) message("{}\n", warning);
-  return Run(request, set_up(request.config.config)).go();
+  check_beginning(request);
+  const std::optional<Tokenizer> known = known_tokenizer(request);
+  return Run(request, set_up(request.config.config, known ? &*known : nullptr)).go();
 }
 
 }  // namespace ropewalk

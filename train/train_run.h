@@ -22,8 +22,8 @@ struct TrainOutcome {
   std::string directory;
 };
 
-/// Trains one run to its end, or until a signal or divergence, and leaves config.ini, log.h5, events.jsonl,
-/// summary.json and checkpoints/ in its directory. Progress goes to stderr.
+/// Trains one run to its end (or only evaluates it: train.from with no steps), or until a signal or divergence, and
+/// leaves config.ini, log.h5, events.jsonl, summary.json and checkpoints/ in its directory. Progress goes to stderr.
 ///
 /// A resumed run continues from its newest checkpoint (or its beginning) and ends as if it had never stopped, bit for
 /// bit. Throws on bad data, a configuration that contradicts the run's, or a log or checkpoint that cannot be written.

@@ -55,11 +55,13 @@ bool pack_rows(const T* from, int64_t row_stride, int64_t rows, int64_t n, int64
 
 /// Rotates packed rows in place, the first of which stands at `position`; `inverse` for gradients.
 template <class T>
-void rotate_rows(const RotaryTable* rotary, int64_t position, int64_t rows, int64_t padded, bool inverse, T* x) {
+void rotate_rows(const RotaryTable* rotary, RotarySide side, int64_t position, int64_t rows, int64_t padded,
+                 bool inverse, T* x) {
   if (rotary == nullptr) return;
+  const bool keys = side == RotarySide::keys;
   const int64_t half = rotary->dims / 2;
-  const T* cos = rotary->cos.template data<T>() + position * half;
-  const T* sin = rotary->sin.template data<T>() + position * half;
+  const T* cos = (keys ? rotary->key_cos : rotary->cos).template data<T>() + position * half;
+  const T* sin = (keys ? rotary->key_sin : rotary->sin).template data<T>() + position * half;
   for (int64_t r = 0; r < rows; ++r) {
     rotate_row<T>(x + r * padded, cos + r * half, sin + r * half, rotary->dims, rotary->pairing, inverse);
   }
@@ -157,7 +159,7 @@ class Head {
   // Keys and values of one key/value head; true where all are finite.
   bool pack_keys(int64_t g, bool backward) {
     const bool finite_k = pack_rows(p.k.head(0, g), p.k.row_stride, p.keys, p.dk, w.dk_pad, T(1), w.k);
-    rotate_rows(p.rotary, 0, p.keys, w.dk_pad, false, w.k);
+    rotate_rows(p.rotary, RotarySide::keys, 0, p.keys, w.dk_pad, false, w.k);
     transpose(w.k, p.keys, p.dk, w.dk_pad, w.keys_pad, w.kt);
     const bool finite_v = pack_rows(p.v.head(0, g), p.v.row_stride, p.keys, p.dv, w.dv_pad, T(1), w.v);
     if (backward) transpose(w.v, p.keys, p.dv, w.dv_pad, w.keys_pad, w.vt);
@@ -166,7 +168,7 @@ class Head {
 
   bool pack_queries(int64_t h) {
     bool finite = pack_rows(p.q.head(0, h), p.q.row_stride, p.queries, p.dk, w.dk_pad, p.scale, w.q);
-    rotate_rows(p.rotary, p.position(0), p.queries, w.dk_pad, false, w.q);
+    rotate_rows(p.rotary, RotarySide::queries, p.position(0), p.queries, w.dk_pad, false, w.q);
     if (p.offset_bias != nullptr) {
       const T* bias = p.offset_bias + h * p.bias_stride;
       std::memcpy(w.bias, bias, static_cast<std::size_t>(p.offsets()) * sizeof(T));
@@ -245,7 +247,7 @@ class Head {
           by_row.backward(t0 + r, lse[t0 + r], w.delta[t0 + r], w.dq + r * w.dk_pad, d_bias);
       }
       if (p.dq) {
-        rotate_rows(p.rotary, p.position(t0), rows, w.dk_pad, true, w.dq);
+        rotate_rows(p.rotary, RotarySide::queries, p.position(t0), rows, w.dk_pad, true, w.dq);
         unpack_rows(w.dq, rows, w.dk_pad, p.scale, p.add_dq, p.dk, p.dq.head(0, h) + t0 * p.dq.row_stride,
                     p.dq.row_stride);
       }
@@ -260,7 +262,7 @@ class Head {
 
   void unpack_keys(int64_t g) {
     if (p.dk_out) {
-      rotate_rows(p.rotary, 0, p.keys, w.dk_pad, true, w.dk);
+      rotate_rows(p.rotary, RotarySide::keys, 0, p.keys, w.dk_pad, true, w.dk);
       unpack_rows(w.dk, p.keys, w.dk_pad, T(1), p.add_dk, p.dk, p.dk_out.head(0, g), p.dk_out.row_stride);
     }
     if (p.dv_out) {

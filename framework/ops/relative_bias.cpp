@@ -28,6 +28,23 @@ void bucket_backward(const T* dbias, std::span<const int32_t> buckets, int64_t h
 }
 
 template <class T>
+void alibi_forward(const T* slopes, int64_t heads, int64_t first_offset, int64_t n, T* bias) {
+  for (int64_t h = 0; h < heads; ++h) {
+    for (int64_t c = 0; c < n; ++c) bias[h * n + c] = -slopes[h] * distance<T>(first_offset + c);
+  }
+}
+
+template <class T>
+void alibi_backward(const T* dbias, int64_t heads, int64_t first_offset, int64_t n, T* dslopes) {
+  if (dslopes == nullptr) return;
+  for (int64_t h = 0; h < heads; ++h) {
+    T sum = 0;
+    for (int64_t c = 0; c < n; ++c) sum -= dbias[h * n + c] * distance<T>(first_offset + c);
+    dslopes[h] += sum;
+  }
+}
+
+template <class T>
 void kerple_forward(const T* amplitude, const T* rate, int64_t heads, int64_t first_offset, int64_t n, T* bias) {
   for (int64_t h = 0; h < heads; ++h) {
     for (int64_t c = 0; c < n; ++c) {
@@ -71,6 +88,19 @@ Var bucket_bias(Var table, std::span<const int32_t> bucket_of_offset) {
     bucket_forward(table.value().data<T>(), bucket_of_offset, heads, bias.data<T>());
     return tape.record("bucket_bias", bias, {table}, [=](Tape& t, Var result) {
       bucket_backward(t.gradient<T>(result), bucket_of_offset, heads, t.gradient_accumulator<T>(table));
+    });
+  });
+}
+
+Var alibi_bias(Var slopes, int64_t first_offset, int64_t n) {
+  Tape& tape = *slopes.tape;
+  check_shape("alibi_bias: slopes", slopes.shape(), {-1});
+  const int64_t heads = slopes.shape()[0];
+  Tensor bias = tape.allocate({heads, n}, slopes.dtype());
+  return dispatch(slopes.dtype(), [&]<class T>() {
+    alibi_forward(slopes.value().data<T>(), heads, first_offset, n, bias.data<T>());
+    return tape.record("alibi_bias", bias, {slopes}, [=](Tape& t, Var result) {
+      alibi_backward(t.gradient<T>(result), heads, first_offset, n, t.gradient_accumulator<T>(slopes));
     });
   });
 }

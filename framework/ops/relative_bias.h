@@ -15,6 +15,10 @@ namespace ropewalk {
 /// tape.
 Var bucket_bias(Var table, std::span<const int32_t> bucket_of_offset);
 
+/// bias(h, c) = -slope_h |o| with o = first_offset + c, for slopes [H] (ALiBi, Press et al. 2022, with learned slopes).
+/// Backward: dslope_h -= sum_c dbias |o|.
+Var alibi_bias(Var slopes, int64_t first_offset, int64_t n);
+
 /// bias(h, c) = -amplitude_h ln(1 + rate_h |o|) with o = first_offset + c, for amplitude and rate [H] (KERPLE, Chi et
 /// al. 2022).
 /// Backward: damplitude_h -= sum_c dbias ln(1 + rate |o|),  drate_h -= sum_c dbias amplitude |o| / (1 + rate |o|).

@@ -49,24 +49,36 @@ HWY_EXPORT(RotateF64);
 }  // namespace
 
 RotaryTable make_rotary_table(std::span<const double> inverse_frequencies, double attention_factor, int64_t start,
-                              int64_t count, RopePairing pairing, DType dtype) {
+                              int64_t count, RopePairing pairing, DType dtype, const RotaryScale& scale) {
   require(start >= 0 && count >= 0, "rope: a table of {} positions from {} on", count, start);
   const auto half = static_cast<int64_t>(inverse_frequencies.size());
-  RotaryTable table{.pairing = pairing,
-                    .dims = 2 * half,
-                    .cos = Tensor::zeros({count, half}, dtype),
-                    .sin = Tensor::zeros({count, half}, dtype)};
+  const bool scaled = !scale.rates.empty();
+  require(!scaled || scale.rates.size() == inverse_frequencies.size(), "rope: {} rates of scaling for {} pairs",
+          scale.rates.size(), half);
+  const Shape shape{count, half};
+  RotaryTable table{
+      .pairing = pairing, .dims = 2 * half, .cos = Tensor::zeros(shape, dtype), .sin = Tensor::zeros(shape, dtype)};
+  table.key_cos = scaled ? Tensor::zeros(shape, dtype) : table.cos;
+  table.key_sin = scaled ? Tensor::zeros(shape, dtype) : table.sin;
   for (int64_t t = 0; t < count; ++t) {
     for (int64_t i = 0; i < half; ++i) {
-      const double angle = static_cast<double>(start + t) * inverse_frequencies[static_cast<std::size_t>(i)];
-      table.cos.set(t * half + i, std::cos(angle) * attention_factor);
-      table.sin.set(t * half + i, std::sin(angle) * attention_factor);
+      const auto pair = static_cast<std::size_t>(i);
+      const auto position = static_cast<double>(start + t);
+      const double angle = position * inverse_frequencies[pair];
+      const double growth = scaled ? std::exp(scale.rates[pair] * (position - scale.centre)) : 1.0;
+      table.cos.set(t * half + i, std::cos(angle) * attention_factor * growth);
+      table.sin.set(t * half + i, std::sin(angle) * attention_factor * growth);
+      if (!scaled) continue;
+      table.key_cos.set(t * half + i, std::cos(angle) * attention_factor / growth);
+      table.key_sin.set(t * half + i, std::sin(angle) * attention_factor / growth);
     }
   }
   return table;
 }
 
-Var rope(Var x, const RotaryTable& table) {
+Var rope(Var x, const RotaryTable& table, RotarySide side) {
+  const Tensor& cosines = side == RotarySide::queries ? table.cos : table.key_cos;
+  const Tensor& sines = side == RotarySide::queries ? table.sin : table.key_sin;
   check_shape("rope: x", x.shape(), {-1, -1, -1, -1});
   const int64_t heads = x.shape()[0] * x.shape()[1];
   const int64_t length = x.shape()[2];
@@ -75,18 +87,17 @@ Var rope(Var x, const RotaryTable& table) {
   const RopePairing pairing = table.pairing;
   require(dims >= 0 && dims % 2 == 0 && dims <= width, "rope: {} columns of heads of width {} are to be rotated", dims,
           width);
-  check_shape("rope: cosines", table.cos.shape, {-1, dims / 2});
-  check_shape("rope: sines", table.sin.shape, {table.cos.shape[0], dims / 2});
-  require(table.cos.shape[0] >= length, "rope: a table of {} positions for sequences of {}", table.cos.shape[0],
-          length);
-  require(table.cos.dtype == x.dtype() && table.sin.dtype == x.dtype(), "rope: a table in {} for values in {}",
-          name_of(table.cos.dtype), name_of(x.dtype()));
+  check_shape("rope: cosines", cosines.shape, {-1, dims / 2});
+  check_shape("rope: sines", sines.shape, {cosines.shape[0], dims / 2});
+  require(cosines.shape[0] >= length, "rope: a table of {} positions for sequences of {}", cosines.shape[0], length);
+  require(cosines.dtype == x.dtype() && sines.dtype == x.dtype(), "rope: a table in {} for values in {}",
+          name_of(cosines.dtype), name_of(x.dtype()));
   Tape& tape = *x.tape;
   const Tensor y = tape.allocate(x.shape(), x.dtype());
   return dispatch(x.dtype(), [&]<class T>() {
     auto& rotate = for_type<T>(HWY_DYNAMIC_DISPATCH(RotateF32), HWY_DYNAMIC_DISPATCH(RotateF64));
-    const T* cos = table.cos.data<T>();
-    const T* sin = table.sin.data<T>();
+    const T* cos = cosines.data<T>();
+    const T* sin = sines.data<T>();
     rotate(x.value().data<T>(), cos, sin, heads, length, width, dims, pairing, false, nullptr,
            GradientSink<T>{y.data<T>(), false});
     return tape.record("rope", y, {x}, [=](Tape& t, Var result) {

@@ -11,9 +11,9 @@ namespace ropewalk {
 enum class RopePairing : uint8_t { interleaved, split_half };
 
 /// Rotates the first `dims` elements of the row x in place by the angles whose cosines and sines (dims/2 of each, times
-/// the attention factor where there is one) are given:
+/// what the row is scaled by) are given:
 ///   (a, b) -> (a cos - b sin, a sin + b cos)
-/// With `inverse` the transpose of that map: the negative angle under the same factor, as the backward pass wants.
+/// With `inverse` the transpose of that map: the negative angle under the same scale, as the backward pass wants.
 /// Inlined, so that it is compiled for the instruction set of its caller.
 template <class T>
 HWY_INLINE void rotate_row(T* x, const T* cos, const T* sin, int64_t dims, RopePairing pairing, bool inverse) {

@@ -18,7 +18,7 @@ struct ReadWith {
   std::vector<std::string> values;
 };
 
-/// One configuration key that a position scheme declares: `position.KEY`.
+/// One configuration key that a position scheme declares: `position.KEY`. Schemes that share a key declare it alike.
 struct PositionOption {
   std::string key;
   PositionValue default_value;
@@ -51,13 +51,21 @@ struct PositionFinding {
 };
 using PositionFindings = std::vector<PositionFinding>;
 
+/// What options come to, for `ropewalk describe`: "rotation", "interleaved pairs, ...".
+struct PositionFact {
+  std::string name;
+  std::string text;
+};
+
 /// A scheme as the configuration, the help text and the documentation see it.
 struct PositionSchemeInfo {
   std::string name;     ///< the value of position.encoding
   std::string summary;  ///< one line, with the paper
   std::vector<PositionOption> options;
-  bool reads_max_length = false;                                ///< position.max_length, by itself
-  PositionFindings (*check)(const PositionUse& use) = nullptr;  ///< what its options require of each other
+  bool reads_max_length = false;                                            ///< position.max_length, by itself
+  bool rotates = false;                                                     ///< queries and keys
+  PositionFindings (*check)(const PositionUse& use) = nullptr;              ///< what its options require of each other
+  std::vector<PositionFact> (*describe)(const PositionUse& use) = nullptr;  ///< of options that pass the check
 };
 
 /// The schemes in the order of the table in layers/positions/table.cpp.
@@ -69,6 +77,9 @@ const PositionSchemeInfo* find_position_scheme(const std::string& name);
 /// Fills in the options that derive from others (see PositionOption::derived_from) where they are 0, those of schemes
 /// that are not chosen too.
 void derive_position_options(PositionConfig& config, int64_t d_head);
+
+/// What the options of the chosen scheme come to; nothing for an unknown one.
+std::vector<PositionFact> describe_position(const PositionUse& use);
 
 /// What the chosen scheme finds wrong or doubtful; nothing for an unknown one.
 PositionFindings check_position(const PositionUse& use);

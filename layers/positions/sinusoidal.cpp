@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "framework/error.h"
@@ -11,15 +12,17 @@
 
 namespace ropewalk {
 
-Tensor sinusoidal_table(int64_t length, int64_t d_model, double base, DType dtype) {
+Tensor sinusoidal_table(int64_t length, int64_t d_model, double base, DType dtype, SinusoidalLayout layout) {
   require(d_model % 2 == 0, "sinusoids come in pairs: d_model = {} is odd", d_model);
+  const int64_t half = d_model / 2;
+  const bool interleaved = layout == SinusoidalLayout::interleaved;
+  const auto steps = static_cast<double>(interleaved ? half : std::max<int64_t>(half - 1, 1));
   Tensor table = Tensor::zeros({length, d_model}, dtype);
   for (int64_t p = 0; p < length; ++p) {
-    for (int64_t i = 0; i < d_model; i += 2) {
-      const double angle =
-          static_cast<double>(p) * std::pow(base, -static_cast<double>(i) / static_cast<double>(d_model));
-      table.set(p * d_model + i, std::sin(angle));
-      table.set(p * d_model + i + 1, std::cos(angle));
+    for (int64_t i = 0; i < half; ++i) {
+      const double angle = static_cast<double>(p) * std::pow(base, -static_cast<double>(i) / steps);
+      table.set(p * d_model + (interleaved ? 2 * i : i), std::sin(angle));
+      table.set(p * d_model + (interleaved ? 2 * i + 1 : half + i), std::cos(angle));
     }
   }
   return table;
@@ -29,11 +32,17 @@ namespace {
 
 class Sinusoidal : public PositionScheme {
  public:
-  Sinusoidal(double base, const PositionSizes& sizes) : base_(base), d_model_(sizes.d_model), dtype_(sizes.dtype) {}
+  Sinusoidal(const PositionConfig& config, const PositionSizes& sizes)
+      : base_(config.real("sinusoidal_base")),
+        layout_(config.text("sinusoidal_layout") == "concatenated" ? SinusoidalLayout::concatenated
+                                                                   : SinusoidalLayout::interleaved),
+        d_model_(sizes.d_model),
+        dtype_(sizes.dtype) {}
 
   void prepare(int64_t length) override {
-    if (table_.shape.rank() == 0 || table_.shape[0] < length)
-      table_ = sinusoidal_table(table_length(length), d_model_, base_, dtype_);
+    if (table_.shape.rank() == 0 || table_.shape[0] < length) {
+      table_ = sinusoidal_table(table_length(length), d_model_, base_, dtype_, layout_);
+    }
   }
   Var embed(Var x, const TokenPlaces& places) const override {
     return add_positions(x, x.tape->constant(table_), places);
@@ -41,6 +50,7 @@ class Sinusoidal : public PositionScheme {
 
  private:
   double base_;
+  SinusoidalLayout layout_;
   int64_t d_model_;
   DType dtype_;
   Tensor table_;
@@ -62,10 +72,15 @@ PositionSchemeRow sinusoidal_scheme() {
                                 .default_value = 10000.0,
                                 .help = "longest wavelength over 2 pi",
                                 .minimum = 1.0,
-                                .maximum = 1e12}},
+                                .maximum = 1e12},
+                               {.key = "sinusoidal_layout",
+                                .default_value = std::string("interleaved"),
+                                .help = "sine and cosine side by side, as the paper, or all sines before all cosines, "
+                                        "with frequencies that end at 1 / base, as tensor2tensor and fairseq",
+                                .choices = {"interleaved", "concatenated"}}},
                    .check = check},
           .make = [](const PositionConfig& config, const PositionSizes& sizes) {
-            return std::make_unique<Sinusoidal>(config.real("sinusoidal_base"), sizes);
+            return std::make_unique<Sinusoidal>(config, sizes);
           }};
 }
 

@@ -14,12 +14,13 @@ PositionSchemeRow shaw_scheme();
 PositionSchemeRow t5_scheme();
 PositionSchemeRow alibi_scheme();
 PositionSchemeRow rope_scheme();
+PositionSchemeRow xpos_scheme();
 PositionSchemeRow kerple_scheme();
 
 const std::vector<PositionSchemeRow>& position_schemes() {
   static const std::vector<PositionSchemeRow> rows = {none_scheme(), learned_scheme(), sinusoidal_scheme(),
                                                       shaw_scheme(), t5_scheme(),      alibi_scheme(),
-                                                      rope_scheme(), kerple_scheme()};
+                                                      rope_scheme(), xpos_scheme(),    kerple_scheme()};
   return rows;
 }
 
@@ -61,6 +62,11 @@ PositionUse position_use(const ArchitectureConfig& config) {
 PositionFindings check_position(const PositionUse& use) {
   const PositionSchemeInfo* info = find_position_scheme(use.position.encoding);
   return info == nullptr || info->check == nullptr ? PositionFindings{} : info->check(use);
+}
+
+std::vector<PositionFact> describe_position(const PositionUse& use) {
+  const PositionSchemeInfo* info = find_position_scheme(use.position.encoding);
+  return info == nullptr || info->describe == nullptr ? std::vector<PositionFact>{} : info->describe(use);
 }
 
 PositionFindings warn_beyond_training(const PositionUse& use, const std::string& key) {

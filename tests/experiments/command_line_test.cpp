@@ -56,13 +56,28 @@ TEST_F(CommandLine, EveryCommandHasHelpThatNamesItsFlags) {
   EXPECT_TRUE(run({"--version"}).out.starts_with("ropewalk "));
 }
 
+TEST_F(CommandLine, TrainFromGoesOnFromARunWithItsOwnOrAnotherFile) {
+  ASSERT_EQ(run({"train", "run.ini", "--run", "first"}).code, kDone);
+  const Finished own = run({"train", "--from", "first", "--run", "own", "train.steps=2", "optim.warmup_steps=0"});
+  ASSERT_EQ(own.code, kDone) << own.err;
+  EXPECT_EQ(own.out, "own\n");
+  EXPECT_TRUE(holds(read_text(dir_ / "own/config.ini"), "\nfrom = first  # command line\n"));
+  const Finished other = run({"train", "--from=first", "run.ini", "train.steps=0", "position.rope_scaling=linear",
+                              "position.rope_factor=2", "--name", "scaled"});
+  ASSERT_EQ(other.code, kDone) << other.err;
+  EXPECT_TRUE(other.out.starts_with("runs/scaled/")) << other.out;
+  EXPECT_TRUE(holds(refused({"train", "--from", "first", "run.ini", "model.d_model=16", "--run", "x"}),
+                    "error: model.d_model: 16 against 8"));
+  EXPECT_TRUE(holds(refused({"train", "--from", "nowhere", "run.ini"}), "train.from = nowhere: holds no run"));
+}
+
 TEST_F(CommandLine, UsageErrorsNameTheWayOut) {
   EXPECT_EQ(refused({"trian", "run.ini"}), "ropewalk: error: unknown command 'trian'; did you mean 'train'?\n");
   EXPECT_TRUE(holds(refused({"xyzzy"}), "'ropewalk --help' lists the commands"));
-  EXPECT_TRUE(holds(refused({"train"}), "needs a FILE, or --resume RUN"));
+  EXPECT_TRUE(holds(refused({"train"}), "needs a FILE, --resume RUN or --from RUN"));
   EXPECT_TRUE(holds(refused({"train", "run.ini", "other.ini"}), "unexpected argument 'other.ini'"));
   EXPECT_TRUE(holds(refused({"train", "run.ini", "--job", "2"}), "unknown flag '--job'"));
-  EXPECT_TRUE(holds(refused({"train", "run.ini", "--resume", "x"}), "takes neither FILE, --run nor --name"));
+  EXPECT_TRUE(holds(refused({"train", "run.ini", "--resume", "x"}), "takes neither FILE, --run, --name nor --from"));
   EXPECT_TRUE(holds(refused({"train", "--resume", "nowhere"}), "'nowhere': holds no run"));
   EXPECT_TRUE(holds(refused({"sweep", "run.ini", "--jobs", "0"}), "whole number from 1 to 4096"));
   EXPECT_TRUE(
@@ -73,7 +88,8 @@ TEST_F(CommandLine, UsageErrorsNameTheWayOut) {
 }
 
 TEST_F(CommandLine, FlagsThatWouldDoNothingAreRefused) {
-  EXPECT_TRUE(holds(refused({"train", "--name", "n", "--resume", "x"}), "takes neither FILE, --run nor --name"));
+  EXPECT_TRUE(
+      holds(refused({"train", "--name", "n", "--resume", "x"}), "takes neither FILE, --run, --name nor --from"));
   EXPECT_TRUE(holds(refused({"train", "run.ini", "--run", "d", "--name", "n"}), "takes --run or --name, not both"));
   EXPECT_FALSE(std::filesystem::exists(dir_ / "d"));
   std::filesystem::create_directory(dir_ / "s");

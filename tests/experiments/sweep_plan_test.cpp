@@ -45,6 +45,34 @@ std::string without_comments(const std::string& text) {
   return out;
 }
 
+TEST_F(Sweep, AllOthersBeginWithTheRunOfTheirSeedOfTheVariantNamed) {
+  const SweepPlan p = plan(
+      "[train]\ncontext_length = 256\n[sweep]\nseeds = 1..2\nfrom = first\n[grid]\ntrain.steps = 0, 20\n"
+      "[variant first]\ntrain.context_length = 64\ntrain.steps = 50\n");
+  EXPECT_EQ(names(p), (Messages{"first/1", "first/2", "steps_0/1", "steps_0/2", "steps_20/1", "steps_20/2"}));
+  for (const SweepPoint& point : p.points) {
+    const bool first = point.variant == "first";
+    EXPECT_EQ(point.from, first ? "" : "first-s" + std::to_string(point.seed));
+    EXPECT_EQ(point.config.config.train.from, point.from);
+    EXPECT_EQ(point.config.config.position.max_length, 64) << "that of the first";
+    EXPECT_EQ(point.config.config.train.context_length, first ? 64 : 256);
+  }
+  EXPECT_EQ(p.points[2].config.origin("train.from").text(), "ablation.ini:6");
+  write("again.ini", without_comments(p.text));
+  EXPECT_EQ(names(plan_sweep("again.ini", {}, table())), names(p));
+}
+
+TEST_F(Sweep, WhatOthersBeginWithMustBeAPointThatFitsThem) {
+  EXPECT_EQ(refused("[sweep]\nfrom = frist\n[variant first]\ntrain.steps = 5\n[variant next]\ntrain.steps = 9\n"),
+            Messages{"ablation.ini:3: error: sweep.from = frist is no point of this sweep; it has first, next"});
+  EXPECT_EQ(refused("[sweep]\nfrom = first\n[variant first]\ntrain.steps = 5\n[variant next]\nmodel.n_layers = 2\n"),
+            Messages{"ablation.ini:3: error: point 'next': model.n_layers: 2 against 4; the parameters of sweep.from = "
+                     "first are made for the second"});
+  EXPECT_EQ(refused("[sweep]\nfrom = first\n[variant first]\ntrain.steps = 5\n[variant next]\ntrain.steps = 9\n"
+                    "[exclude]\nrule = train.steps = 5\n"),
+            Messages{"ablation.ini:3: error: next-s1 is to begin with first-s1, which a rule of [exclude] leaves out"});
+}
+
 TEST_F(Sweep, TheFirstLineOfTheGridIsOutermostAndSeedsInnermost) {
   const SweepPlan p = plan(
       "[sweep]\nname = norm_x_pos\nseeds = 1..2\n[grid]\nmodel.norm_placement = pre, post\nposition.encoding = none, "
@@ -187,7 +215,7 @@ TEST_F(Sweep, MistakesInTheSweepItselfComeAllAtOnce) {
           "'.', and start with none of '-' and '.'",
           "ablation.ini:3: error: sweep.name = a/b: must be 1 to 80 letters, digits, '_', '-', '+' or '.', and start "
           "with none of '-' and '.'",
-          "ablation.ini:4: error: unknown key 'sweep.seed'; [sweep] has name and seeds",
+          "ablation.ini:4: error: unknown key 'sweep.seed'; [sweep] has name, seeds and from",
           "ablation.ini:5: error: sweep.seeds = 1..x: 'x' is not a whole number",
           "ablation.ini:7: error: unknown key 'model.norm_placment'; did you mean 'model.norm_placement'?",
           "ablation.ini:8: error: model.n_layers = 1, 0: must be at least 1 and at most 10000",

@@ -96,6 +96,40 @@ class SweepRun : public ::testing::Test {
   TemporaryDirectory dir_;
 };
 
+TEST_F(SweepRun, RunsThatBeginWithAnotherWaitForItAndStartFromIt) {
+  write_text(dir_ / "s.ini", read_text(dir_ / "s.ini") +
+                                 "train.steps = 0, 10\n[variant first]\nposition.encoding = rope\ntrain.steps = 30\n"
+                                 "[exclude]\nrule = position.encoding = none\n");
+  const Finished done = sweep({"sweep.from=first", "--jobs", "3"});
+  ASSERT_EQ(done.code, kDone) << done.err;
+  const std::map<std::string, std::string> all = statuses();
+  EXPECT_EQ(all.size(), 6u);
+  for (const auto& [id, status] : all) EXPECT_EQ(status, "finished") << id;
+  for (const char* id : {"rope-steps_0-s1", "rope-steps_10-s2"}) {
+    const std::string first = std::string("runs/s/first-s") + id[std::string(id).size() - 1];
+    EXPECT_TRUE(holds(read_text(dir_ / ("runs/s/" + std::string(id) + "/config.ini")), "from = " + first)) << id;
+    EXPECT_TRUE(holds(read_text(dir_ / ("runs/s/" + std::string(id) + "/summary.json")), "\"step\": 30")) << id;
+  }
+  // Nothing is done twice.
+  const Finished again = sweep({"sweep.from=first"});
+  EXPECT_EQ(again.code, kDone) << again.err;
+  EXPECT_EQ(count("first-s1", "started"), 1u);
+  EXPECT_EQ(count("rope-steps_0-s1", "started"), 1u);
+}
+
+TEST_F(SweepRun, RunsWhoseBeginningFailsAreNotTried) {
+  write_text(dir_ / "s.ini", read_text(dir_ / "s.ini") +
+                                 "[variant first]\nposition.encoding = rope\noptim.lr = 1e30\noptim.grad_clip = 0\n"
+                                 "optim.warmup_steps = 0\ntrain.steps = 40\n[exclude]\nrule = position.encoding = "
+                                 "none\n");
+  const Finished done = sweep({"sweep.from=first"});
+  EXPECT_NE(done.code, kDone);
+  EXPECT_EQ(statuses().at("first-s1"), "diverged");
+  EXPECT_EQ(statuses().at("rope-s1"), "failed");
+  EXPECT_TRUE(holds(done.err, "the run that it begins with, first-s1, diverged")) << done.err;
+  EXPECT_FALSE(fs::exists((dir_ / "runs/s/rope-s1").c_str()));
+}
+
 TEST_F(SweepRun, TrainsEveryRunComparesAndReports) {
   const Finished result = sweep();
   ASSERT_EQ(result.code, kDone) << result.err;

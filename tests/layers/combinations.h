@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -98,6 +99,8 @@ struct Combination {
   Norm norm = Norm::layernorm;
   Sharing sharing = Sharing::mha;
   Pattern pattern = Pattern::full;
+  std::map<std::string, PositionValue> options = {};  ///< other than their defaults
+  std::string options_name = {};
 
   ArchitectureConfig architecture() const {
     ArchitectureConfig config = small_architecture(encoding);
@@ -117,22 +120,49 @@ struct Combination {
     }
     if (pattern != Pattern::full) config.attention.window_radius = 2;
     if (pattern == Pattern::longformer) config.attention.global_tokens = 1;
+    for (const auto& [key, value] : options) config.position.options[key] = value;
     return config;
   }
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Combination& c) {
   return out << c.encoding << "_" << name_in(kNormPlacementNames, c.placement) << "_" << name_in(kNormNames, c.norm)
-             << "_" << name_in(kSharingNames, c.sharing) << "_" << name_in(kPatternNames, c.pattern);
+             << "_" << name_in(kSharingNames, c.sharing) << "_" << name_in(kPatternNames, c.pattern) << c.options_name;
 }
 
-/// Every encoding with every placement and kind of norm.
+/// Every value of every choice and switch of a scheme but the default, with what it takes to be read, and numbers.
+inline std::vector<Combination> option_combinations(const PositionSchemeInfo& info) {
+  std::vector<Combination> out;
+  const auto add = [&](const PositionOption& option, const PositionValue& value, const std::string& name) {
+    Combination c{.encoding = info.name, .options = {{option.key, value}}, .options_name = "_" + option.key + name};
+    if (!option.read_with.key.empty()) c.options[option.read_with.key] = option.read_with.values.front();
+    if (info.name == "rope") {  // seen within the few tokens of a test
+      c.options["rope_factor"] = 3.0;
+      c.options["rope_original_context"] = int64_t{4};
+    }
+    out.push_back(c);
+  };
+  const std::map<std::string, double> numbers = {{"rope_zero_low", 0.5},     {"rope_attention_factor", 1.3},
+                                                 {"xpos_gamma", 0.1},        {"xpos_scale_base", 3.0},
+                                                 {"sinusoidal_base", 100.0}, {"rope_theta", 10.0}};
+  for (const PositionOption& option : info.options) {
+    if (const bool* flag = std::get_if<bool>(&option.default_value)) add(option, !*flag, "");
+    for (const std::string& choice : option.choices) {
+      if (PositionValue(choice) != option.default_value) add(option, choice, "_" + choice);
+    }
+    if (numbers.contains(option.key)) add(option, numbers.at(option.key), "");
+  }
+  return out;
+}
+
+/// Every encoding with every placement and kind of norm, and every option of each.
 inline std::vector<Combination> norm_combinations() {
   std::vector<Combination> out;
   for (const PositionSchemeInfo& info : position_scheme_infos()) {
     for (const auto& [placement, placement_name] : kNormPlacementNames) {
       for (const auto& [norm, norm_name] : kNormNames) out.push_back({info.name, placement, norm});
     }
+    for (const Combination& c : option_combinations(info)) out.push_back(c);
   }
   return out;
 }
@@ -142,7 +172,15 @@ inline bool is_illegal(const Combination& c) {
   return c.sharing == Sharing::mla && c.encoding == "shaw";
 }
 
-/// Every encoding, kind of attention and pattern that is legal.
+/// Does what a layer makes of a token depend on how many follow? A deeper layer's cache then holds what a longer pass
+/// would have made otherwise.
+inline bool follows_the_length(const Combination& c) {
+  const auto scaling = c.options.find("rope_scaling");
+  return scaling != c.options.end() && scaling->second == PositionValue(std::string("dynamic_ntk"));
+}
+
+/// Every encoding, kind of attention and pattern that is legal, and every option of each encoding that a cache can
+/// serve.
 inline std::vector<Combination> attention_combinations() {
   std::vector<Combination> out;
   for (const PositionSchemeInfo& info : position_scheme_infos()) {
@@ -151,6 +189,9 @@ inline std::vector<Combination> attention_combinations() {
         const Combination c{.encoding = info.name, .sharing = sharing, .pattern = pattern};
         if (!is_illegal(c)) out.push_back(c);
       }
+    }
+    for (const Combination& c : option_combinations(info)) {
+      if (!follows_the_length(c)) out.push_back(c);
     }
   }
   return out;

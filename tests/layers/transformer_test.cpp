@@ -179,6 +179,53 @@ TEST(TransformerTest, LatentAttentionSaysWhatItNeeds) {
   EXPECT_TRUE(names(message([](auto& c) { c.position.options["rope_dims"] = int64_t{4}; }), "position.rope_dims = 4"));
 }
 
+TEST(TransformerTest, EveryOptionOfASchemeChangesWhatTheModelSays) {
+  const std::vector<int32_t> tokens = some_tokens(7);
+  for (const PositionSchemeInfo& info : position_scheme_infos()) {
+    for (const Combination& c : option_combinations(info)) {
+      ArchitectureConfig config = c.architecture();
+      config.model.n_heads = 3;  // no power of two
+      config.model.d_head = 4;
+      const Tensor with = logits_of(*make_model(config, 7), tokens, 1);
+      for (const PositionOption& option : info.options) {
+        const bool is_subject = c.options_name.starts_with("_" + option.key) && c.options.contains(option.key);
+        if (is_subject) config.position.options[option.key] = option.default_value;
+      }
+      const Tensor without = logits_of(*make_model(config, 7), tokens, 1);
+      EXPECT_GT(greatest_difference(with, without), 1e-6) << c;
+    }
+  }
+}
+
+TEST(TransformerTest, LearnedAlibiSlopesStartAtTheFixedOnesAndAreOfEachLayer) {
+  ArchitectureConfig config = small_architecture("alibi");
+  config.model.n_heads = 3;
+  config.model.d_head = 4;
+  const auto with = [&](bool learned, const std::string& slopes) {
+    config.position.options["alibi_learned"] = learned;
+    config.position.options["alibi_slopes"] = slopes;
+    auto model = std::make_unique<Transformer>(config, DType::f64);
+    model->allocate();
+    model->initialize(3);
+    model->prepare(9);
+    return model;
+  };
+  const std::vector<int32_t> tokens = some_tokens(9);
+  for (const char* slopes : {"closest_power", "geometric"}) {
+    const auto fixed = with(false, slopes);
+    const auto learned = with(true, slopes);
+    EXPECT_EQ(learned->parameters().elements(), fixed->parameters().elements() + 2 * 3);
+    EXPECT_TRUE(same_bits(logits_of(*fixed, tokens, 1), logits_of(*learned, tokens, 1))) << slopes;
+    for (const char* name : {"blocks.0.attention.alibi.slopes", "blocks.1.attention.alibi.slopes"}) {
+      const ParameterSet& p = learned->parameters();
+      ASSERT_GE(p.find(name), 0) << name;
+      const Tensor before = logits_of(*learned, tokens, 1);
+      p.value(p.find(name)).set(1, 0.7);
+      EXPECT_FALSE(same_bits(before, logits_of(*learned, tokens, 1))) << name;
+    }
+  }
+}
+
 TEST(TransformerTest, EveryActivationAndRotaryOptionHasRightGradients) {
   for (const auto& [activation, name] : kActivationNames) {
     if (activation == Activation::relu) continue;  // differences straddle its kink
@@ -499,8 +546,8 @@ TEST(TransformerTest, PostAndDeepNormHaveNoFinalNorm) {
 }
 
 TEST(TransformerTest, RolesTellWhatDecays) {
-  for (const PositionSchemeInfo& info : position_scheme_infos()) {
-    ArchitectureConfig config = small_architecture(info.name);
+  for (const Combination& combination : norm_combinations()) {
+    ArchitectureConfig config = combination.architecture();
     config.model.tie_embeddings = false;
     config.model.qk_norm = true;
     const Transformer model(config, DType::f32);
@@ -508,7 +555,7 @@ TEST(TransformerTest, RolesTellWhatDecays) {
       const std::string& name = parameter.name;
       const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
       const bool table = has("position_embedding") || has("relative_bias") || has("relative_keys");
-      const Role expected = has("kerple")                                        ? Role::positive
+      const Role expected = has("kerple") || has("alibi")                        ? Role::positive
                             : !name.ends_with(".weight") || has("norm") || table ? Role::other
                                                                                  : Role::weight;
       EXPECT_EQ(parameter.role, expected) << name;

@@ -58,5 +58,16 @@ TEST(CacheSize, TheLatentOfDeepSeekV2IsThatOfTwoAndAQuarterGroups) {
   EXPECT_EQ(variants.back().numbers, 9 * (2 * 128) / 4);
 }
 
+TEST(CacheSize, OfLatentAttentionIsThatOfTheConfiguredRanks) {
+  ArchitectureConfig config = architecture(8, 8, 16);
+  config.attention.kind = AttentionKind::mla;
+  config.attention.mla_kv_rank = 20;
+  config.attention.mla_rope_dims = 6;
+  EXPECT_EQ(cache_numbers(config), 26);
+  const std::vector<CacheVariant> variants = cache_variants(config);
+  for (const CacheVariant& variant : variants) EXPECT_EQ(variant.configured, variant.name == "mla, 20 + 6");
+  EXPECT_EQ(variants.back().numbers, 26);
+}
+
 }  // namespace
 }  // namespace ropewalk

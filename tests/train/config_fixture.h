@@ -42,7 +42,10 @@ inline const std::vector<PositionSchemeInfo>& scheme_infos() {
         {.key = "yarn_beta_fast", .default_value = 32.0, .help = "fast", .minimum = 0.0},
         {.key = "yarn_beta_slow", .default_value = 1.0, .help = "slow", .minimum = 0.0},
         {.key = "llama3_low_freq_factor", .default_value = 1.0, .help = "low", .minimum = 0.0},
-        {.key = "llama3_high_freq_factor", .default_value = 4.0, .help = "high", .minimum = 0.0}}},
+        {.key = "llama3_high_freq_factor", .default_value = 4.0, .help = "high", .minimum = 0.0},
+        {.key = "rope_zero_low", .default_value = 0.0, .help = "fraction", .minimum = 0.0, .maximum = 1.0},
+        {.key = "rope_attention_factor", .default_value = 0.0, .help = "factor of the table", .minimum = 0.0},
+        {.key = "yarn_ramp", .default_value = std::string("code"), .help = "ramp", .choices = {"code", "paper"}}}},
       {"kerple", "logarithmic", {{.key = "kerple_eps", .default_value = 0.01, .help = "eps", .minimum = 0.0}}},
   };
   return infos;

@@ -67,6 +67,35 @@ TEST_F(EvalRun, LengthsProtocolAndScalingMayBeOthers) {
   EXPECT_TRUE(std::isfinite(evaluate_run(run_path(), {"attention.window_radius=8"}).scores.loss[0]));
 }
 
+TEST_F(EvalRun, EveryScalingIsFromTheTrainedContextAndIsNamedWithTheResults) {
+  train({"train.steps=60", "optim.lr=1e-2"});
+  const std::vector<std::string> lengths = {"eval.lengths=16,32,64", "position.rope_factor=4"};
+  const auto evaluated = [&](std::vector<std::string> how) {
+    how.insert(how.end(), lengths.begin(), lengths.end());
+    return evaluate_run(run_path(), how);
+  };
+  const RunEvaluation plain = evaluated({});
+  EXPECT_EQ(scores_text(plain).find("not as trained"), std::string::npos) << scores_text(plain);
+  for (const char* scaling : {"linear", "ntk", "dynamic_ntk", "yarn", "llama3"}) {
+    SCOPED_TRACE(scaling);
+    const std::string key = std::string("position.rope_scaling=") + scaling;
+    const RunEvaluation scaled = evaluated({key});
+    EXPECT_NE(scaled.scores.loss[2], plain.scores.loss[2]);
+    EXPECT_NE(scores_text(scaled).find(std::string("\nnot as trained: position.rope_scaling = ") + scaling +
+                                       ", position.rope_factor = 4\n"),
+              std::string::npos)
+        << scores_text(scaled);
+    // Longer windows do not move what the scaling starts from.
+    EXPECT_EQ(evaluated({key, "position.rope_original_context=16", "train.context_length=64"}).scores.loss,
+              scaled.scores.loss);
+  }
+  const std::vector<double> yarn = evaluated({"position.rope_scaling=yarn"}).scores.loss;
+  for (const char* other : {"position.yarn_ramp=paper", "position.rope_attention_factor=1",
+                            "position.rope_zero_low=0.5", "position.rope_original_context=64"}) {
+    EXPECT_NE(evaluated({"position.rope_scaling=yarn", other}).scores.loss, yarn) << other;
+  }
+}
+
 TEST_F(EvalRun, AnOverrideThatChangesNothingIsWarnedOf) {
   train({"train.steps=2", "eval.lengths=16"});
   ::testing::internal::CaptureStderr();

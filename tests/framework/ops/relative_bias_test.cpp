@@ -48,6 +48,29 @@ TEST(RelativeBiasTest, RefusesABucketOutsideTheTable) {
   EXPECT_THROW(bucket_bias(table, kNegative), Error);
 }
 
+TEST(RelativeBiasTest, AlibiIsALinearPenaltyWithALearnedSlope) {
+  const Tensor slopes = random_tensor({3}, DType::f64, 1);
+  for (const int64_t first : {-4, -6}) {  // five queries on five keys, three at the end of seven
+    const Function f = [first](Tape&, const std::vector<Var>& in) { return alibi_bias(in[0], first, 9); };
+    const Gradients got = run(f, {slopes});
+    ASSERT_TRUE(got.value.shape == Shape({3, 9}));
+    for (int64_t h = 0; h < 3; ++h) {
+      for (int64_t c = 0; c < 9; ++c) {
+        EXPECT_EQ(got.value.at(h * 9 + c), -slopes.at(h) * static_cast<double>(std::abs(first + c)));
+      }
+    }
+    EXPECT_LT(gradient_error(f, {slopes}), 1e-9);
+    EXPECT_LT(relative_error(run(f, {cast(slopes, DType::f32)}).inputs[0], got.inputs[0]), 1e-6);
+  }
+}
+
+TEST(RelativeBiasTest, AlibiAddsUpWhenItsSlopesServeTwice) {
+  const Function f = [](Tape&, const std::vector<Var>& in) {
+    return add(alibi_bias(in[0], -3, 7), alibi_bias(in[0], -2, 7));
+  };
+  EXPECT_LT(gradient_error(f, {random_tensor({2}, DType::f64, 1)}), 1e-9);
+}
+
 std::vector<Tensor> kerple_inputs(int64_t heads) {
   std::vector<Tensor> in = {random_tensor({heads}, DType::f64, 1), random_tensor({heads}, DType::f64, 2)};
   for (Tensor& x : in) {

@@ -67,6 +67,44 @@ TEST(RopeTest, AnglesOfFarPositionsAreExact) {
   EXPECT_NEAR(table.sin.at(0), std::sin(1000003.0), 1e-7);
 }
 
+TEST(RopeTest, ScalesQueriesAndKeysInverselyFromTheCentre) {
+  const std::vector<double> rates = {-0.3, -0.02};
+  constexpr double kCentre = 6.5;
+  for (RopePairing pairing : {RopePairing::interleaved, RopePairing::split_half}) {
+    const auto make = [&](DType dtype) {
+      return make_rotary_table(frequencies(4), kFactor, kStart, 3, pairing, dtype, {rates, kCentre});
+    };
+    const RotaryTable tables[] = {make(DType::f32), make(DType::f64)};
+    for (const RotarySide side : {RotarySide::queries, RotarySide::keys}) {
+      const Function f = [&](Tape&, const std::vector<Var>& in) {
+        return rope(in[0], tables[in[0].dtype() == DType::f32 ? 0 : 1], side);
+      };
+      const Tensor x = random_tensor({2, 1, 3, 5}, DType::f64, 1);
+      Tensor expected = reference(x, 4, pairing);
+      for (int64_t r = 0; r < x.shape.rows(); ++r) {
+        for (int64_t c = 0; c < 4; ++c) {
+          const auto pair = static_cast<std::size_t>(pairing == RopePairing::interleaved ? c / 2 : c % 2);
+          const double growth = std::exp(rates[pair] * (static_cast<double>(kStart + r % 3) - kCentre));
+          expected.set(r * 5 + c, expected.at(r * 5 + c) * (side == RotarySide::queries ? growth : 1 / growth));
+        }
+      }
+      EXPECT_LT(relative_error(run(f, {x}).value, expected), 1e-13);
+      check_op(f, {x});
+    }
+  }
+}
+
+TEST(RopeTest, TablesOfOneScaleShareTheirMemory) {
+  const RotaryTable table = make_rotary_table(frequencies(4), kFactor, 0, 3, RopePairing::interleaved, DType::f32);
+  EXPECT_EQ(table.key_cos.bytes, table.cos.bytes);
+  EXPECT_EQ(table.key_sin.bytes, table.sin.bytes);
+}
+
+TEST(RopeTest, RefusesRatesOfAnotherNumberOfPairs) {
+  const std::vector<double> rates = {-0.3};
+  EXPECT_THROW(make_rotary_table(frequencies(4), 1.0, 0, 3, RopePairing::interleaved, DType::f64, {rates, 0.0}), Error);
+}
+
 TEST(RopeTest, RefusesTablesThatDoNotFit) {
   Workspace workspace;
   Tape tape(workspace, Mode::train);

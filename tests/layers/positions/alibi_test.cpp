@@ -27,6 +27,19 @@ TEST(AlibiTest, OtherHeadCountsTakeEverySecondSlopeOfTheNextPower) {
   EXPECT_NEAR(slopes[11], 0.088388, 1e-6);
 }
 
+TEST(AlibiTest, GeometricSlopesFollowTheFormulaForAnyHeadCount) {
+  const auto expect = [](int64_t heads, const std::vector<double>& expected) {
+    const std::vector<double> slopes = alibi_slopes(heads, AlibiSlopes::geometric);
+    ASSERT_EQ(slopes.size(), expected.size());
+    for (std::size_t h = 0; h < slopes.size(); ++h) EXPECT_NEAR(slopes[h], expected[h], 5e-7) << heads << " " << h;
+  };
+  expect(6, {.396850, .157490, .0625, .024803, .009843, .003906});
+  expect(12, {.629961, .396850, .25, .157490, .099213, .0625, .039373, .024803, .015625, .009843, .006201, .003906});
+  for (const int64_t power : {1, 2, 4, 8, 16, 64}) {
+    EXPECT_EQ(alibi_slopes(power, AlibiSlopes::geometric), alibi_slopes(power)) << power;
+  }
+}
+
 TEST(AlibiTest, AnyHeadCountHasAsManyDifferentSlopesBetweenZeroAndOne) {
   for (int64_t heads = 1; heads <= 64; ++heads) {
     std::vector<double> slopes = alibi_slopes(heads);

@@ -1,6 +1,7 @@
 #include "layers/positions/rope.h"
 
 #include <cmath>
+#include <numbers>
 
 #include <gtest/gtest.h>
 
@@ -71,6 +72,59 @@ TEST(RopeFrequenciesTest, YarnRampsOverThePairs) {
   EXPECT_EQ(rope_frequencies(settings(16, "yarn", 1, 64)).attention_factor, 1.0);
 }
 
+TEST(RopeFrequenciesTest, YarnRampsOverTheTurnsAsThePaperHasIt) {
+  RopeSettings s = settings(16, "yarn", 4, 64);
+  s.paper_ramp = true;
+  const RopeFrequencies got = rope_frequencies(s);
+  expect_near(got, {0.472240, 0.096050, 0.025045, 0.007906, 0.0025, 0.000791, 0.00025, 0.000079});
+  EXPECT_NEAR(got.attention_factor, 0.1 * std::log(4.0) + 1, 1e-15);
+  // Enough positions for the fastest pair: it is kept as it is, and the slowest is that of interpolation.
+  s.original_context = 4096;
+  const std::vector<double> wide = rope_frequencies(s).inverse;
+  EXPECT_EQ(wide.front(), 1.0);
+  EXPECT_NEAR(wide.back(), rope_frequencies(settings(16, "linear", 4)).inverse.back(), 1e-18);
+}
+
+TEST(RopeFrequenciesTest, TheEndsOfTheRampAreThoseOfTheCodeOrOfTheTurns) {
+  RopeSettings s = settings(16, "yarn", 4, 64);
+  EXPECT_EQ(yarn_ramp(s).low, 0.0);
+  EXPECT_EQ(yarn_ramp(s).high, 3.0);
+  s = settings(128, "yarn", 16, 4096);
+  EXPECT_EQ(yarn_ramp(s).low, 20.0);  // floor(128 ln(4096 / 64 pi) / (2 ln 10000)) = floor(20.94...)
+  EXPECT_EQ(yarn_ramp(s).high, 46.0);
+  s.paper_ramp = true;
+  for (const auto& [index, turns] : {std::pair{yarn_ramp(s).low, 32.0}, {yarn_ramp(s).high, 1.0}}) {
+    EXPECT_NEAR(4096 * std::pow(10000.0, -2 * index / 128) / (2 * std::numbers::pi), turns, 1e-10);
+  }
+}
+
+TEST(RopeFrequenciesTest, AnExplicitAttentionFactorWins) {
+  for (const char* scaling : {"none", "linear", "ntk", "dynamic_ntk", "yarn", "llama3"}) {
+    RopeSettings s = settings(16, scaling, 4, 64, 128);
+    const std::vector<double> inverse = rope_frequencies(s).inverse;
+    s.attention_factor = 0.75;
+    EXPECT_EQ(rope_frequencies(s).attention_factor, 0.75) << scaling;
+    EXPECT_EQ(rope_frequencies(s).inverse, inverse) << scaling;
+  }
+}
+
+TEST(RopeFrequenciesTest, ZeroLowStopsThatShareOfTheSlowestPairsAndKeepsTheSpectrum) {
+  for (const char* scaling : {"none", "linear", "yarn"}) {
+    RopeSettings s = settings(20, scaling, 4, 64);
+    const std::vector<double> whole = rope_frequencies(s).inverse;
+    // The published code keeps floor(p dims/2) pairs for p = 1 - zero_low.
+    for (const auto& [share, turning] :
+         {std::pair{0.0, 10}, {0.25, 7}, {0.3, 7}, {0.9, 1}, {0.95, 0}, {1.0, 0}, {1e-4, 9}}) {
+      s.zero_low = share;
+      const std::vector<double> got = rope_frequencies(s).inverse;
+      ASSERT_EQ(got.size(), whole.size());
+      for (std::size_t m = 0; m < got.size(); ++m) {
+        EXPECT_EQ(got[m], m < static_cast<std::size_t>(turning) ? whole[m] : 0.0) << scaling << share << " pair " << m;
+      }
+    }
+  }
+}
+
 TEST(RopeFrequenciesTest, Llama3InterpolatesLongWavelengthsOnly) {
   expect_near(rope_frequencies(settings(16, "llama3", 4, 64)),
               {1.0, 0.254648, 0.025465, 0.007906, 0.0025, 0.000791, 0.00025, 0.000079});
@@ -127,6 +181,35 @@ TEST(RopeSchemeTest, KeepsNormsAndMakesScoresDependOnTheOffset) {
       EXPECT_GT(std::abs(product(q, 5, k, 0) - product(q, 6, k, 0)), 1e-6);
     }
   }
+}
+
+TEST(RopeSchemeTest, PairsThatDoNotTurnPassUnchanged) {
+  const auto s = scheme(8, {{"rope_zero_low", 0.5}}, DType::f64);
+  s->prepare(30);
+  const Tensor x = repeated(30, 8, 1);
+  const Tensor y = turned(*s, x);
+  for (int64_t i = 0; i < 30; ++i) {
+    for (int64_t c = 4; c < 8; ++c) EXPECT_EQ(y.at(i * 8 + c), x.at(i * 8 + c));
+    if (i > 0) {
+      EXPECT_NE(y.at(i * 8 + 3), x.at(i * 8 + 3));
+    }
+  }
+}
+
+TEST(RopeSchemeTest, OptionsReachTheTable) {
+  const std::map<std::string, PositionValue> yarn = {
+      {"rope_scaling", std::string("yarn")}, {"rope_factor", 4.0}, {"rope_original_context", int64_t{64}}};
+  const auto at = [&](std::map<std::string, PositionValue> more, int64_t pair) {
+    more.insert(yarn.begin(), yarn.end());
+    const auto s = scheme(16, more, DType::f64);
+    s->prepare(2);
+    return s->rotation()->sin.at(8 + pair);  // position 1
+  };
+  const double factor = 0.1 * std::log(4.0) + 1;
+  EXPECT_NEAR(at({}, 0), factor * std::sin(1.0), 1e-12);
+  EXPECT_NEAR(at({{"yarn_ramp", std::string("paper")}}, 0), factor * std::sin(0.472240), 1e-6);
+  EXPECT_NEAR(at({{"rope_attention_factor", 2.0}}, 0), 2 * std::sin(1.0), 1e-12);
+  EXPECT_EQ(at({{"rope_zero_low", 0.125}}, 7), 0.0);
 }
 
 TEST(RopeSchemeTest, TurnsByTheKnownExample) {

@@ -21,6 +21,22 @@ TEST(SinusoidalTest, HoldsSinesInEvenAndCosinesInOddColumns) {
   }
 }
 
+TEST(SinusoidalTest, ConcatenatedHoldsAllSinesFirstAndSpacesFrequenciesToTheBase) {
+  const Tensor table = sinusoidal_table(40, 6, 100.0, DType::f64, SinusoidalLayout::concatenated);
+  ASSERT_TRUE(table.shape == Shape({40, 6}));
+  for (int64_t p = 0; p < 40; ++p) {
+    const auto x = static_cast<double>(p);
+    const double frequencies[] = {1.0, 0.1, 0.01};  // fairseq: exp(-i ln(base) / (half - 1))
+    for (int64_t i = 0; i < 3; ++i) {
+      EXPECT_NEAR(table.at(p * 6 + i), std::sin(x * frequencies[i]), 1e-14);
+      EXPECT_NEAR(table.at(p * 6 + 3 + i), std::cos(x * frequencies[i]), 1e-14);
+    }
+  }
+  const Tensor narrow = sinusoidal_table(3, 2, 100.0, DType::f64, SinusoidalLayout::concatenated);
+  EXPECT_EQ(narrow.at(4), std::sin(2.0));
+  EXPECT_EQ(narrow.at(5), std::cos(2.0));
+}
+
 TEST(SinusoidalTest, StaysPreciseFarOutInSinglePrecision) {
   const int64_t length = 100001;
   const Tensor table = sinusoidal_table(length, 4, 10000.0, DType::f32);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include <gtest/gtest.h>
@@ -16,15 +17,26 @@ TEST(PositionSchemesTest, HaveDifferentNamesAndASummary) {
     EXPECT_FALSE(row.info.summary.empty()) << row.info.name;
     EXPECT_TRUE(row.make) << row.info.name;
   }
-  EXPECT_EQ(names, (std::set<std::string>{"alibi", "kerple", "learned", "none", "rope", "shaw", "sinusoidal", "t5"}));
+  EXPECT_EQ(names,
+            (std::set<std::string>{"alibi", "kerple", "learned", "none", "rope", "shaw", "sinusoidal", "t5", "xpos"}));
   ASSERT_EQ(position_scheme_infos().size(), names.size());
 }
 
-TEST(PositionSchemesTest, OptionsHaveDifferentKeysAndDefaultsWithinTheirLimits) {
-  std::set<std::string> keys;
+TEST(PositionSchemesTest, OptionsHaveDefaultsWithinTheirLimitsAndSharedKeysAreDeclaredAlike) {
+  std::map<std::string, PositionOption> keys;
   for (const PositionSchemeInfo& info : position_scheme_infos()) {
+    std::set<std::string> own;
     for (const PositionOption& option : info.options) {
-      EXPECT_TRUE(keys.insert(option.key).second) << option.key;
+      EXPECT_TRUE(own.insert(option.key).second) << option.key;
+      const auto [known, added] = keys.insert({option.key, option});
+      if (!added) {
+        const PositionOption& other = known->second;
+        EXPECT_TRUE(other.default_value == option.default_value && other.help == option.help &&
+                    other.minimum == option.minimum && other.maximum == option.maximum &&
+                    other.choices == option.choices && other.derived_from == option.derived_from &&
+                    other.read_with.key == option.read_with.key && other.fixes_parameters == option.fixes_parameters)
+            << option.key << " of " << info.name;
+      }
       EXPECT_FALSE(option.help.empty()) << option.key;
       if (const auto* text = std::get_if<std::string>(&option.default_value)) {
         EXPECT_NE(std::find(option.choices.begin(), option.choices.end(), *text), option.choices.end()) << option.key;
@@ -50,8 +62,8 @@ TEST(PositionSchemesTest, EverySchemeCanBeMadeFromTheDefaults) {
     config.encoding = row.info.name;
     const auto scheme = make_position_scheme(config, {.n_heads = 3, .d_model = 6, .d_head = 2, .dtype = DType::f64});
     ASSERT_NE(scheme, nullptr);
-    EXPECT_EQ(scheme->greatest_length(), row.info.name == "learned" ? 6 : 0) << row.info.name;
-    EXPECT_EQ(scheme->rotation() != nullptr, row.info.name == "rope") << row.info.name;
+    EXPECT_EQ(scheme->greatest_length() > 0, row.info.name == "learned" || row.info.name == "xpos") << row.info.name;
+    EXPECT_EQ(scheme->rotation() != nullptr, row.info.rotates) << row.info.name;
   }
 }
 
@@ -111,6 +123,63 @@ TEST(PositionSchemesTest, OffsetsThatNeverTrainAreFoundOnlyWhereTheTrainingIsKno
   EXPECT_EQ(findings(use),
             Messages{"warning: position.shaw_clip = 40 exceeds train.context_length = 39; what stands for "
                      "farther offsets never trains"});
+}
+
+TEST(PositionSchemesTest, YarnFindsAContextTooShortForItsFastPairs) {
+  PositionUse use = use_of("rope");  // 32 positions: 5.09 turns of the fastest pair
+  use.position.options["rope_scaling"] = std::string("yarn");
+  use.position.options["rope_factor"] = 4.0;
+  const std::string start =
+      "warning: position.yarn_beta_fast = 32 is more than the 5.09 turns of the fastest pair in "
+      "position.rope_original_context = 32, so that yarn ";
+  EXPECT_EQ(findings(use), Messages{start + "leaves no pair untouched but the first; less than 5 keeps some"});
+  use.position.options["yarn_ramp"] = std::string("paper");
+  EXPECT_EQ(findings(use), Messages{start + "leaves no pair untouched; less than 5 keeps some"});
+  use.position.options["yarn_beta_fast"] = 5.0;
+  EXPECT_EQ(findings(use), Messages{});
+}
+
+std::vector<std::string> facts(const PositionUse& use) {
+  std::vector<std::string> out;
+  for (const PositionFact& fact : describe_position(use)) out.push_back(fact.name + ": " + fact.text);
+  return out;
+}
+
+TEST(PositionSchemesTest, RotationsAreDescribedByPairingBaseWidthAndScaling) {
+  PositionUse use = use_of("rope");
+  EXPECT_EQ(facts(use), Messages{"rotation: interleaved pairs (2i, 2i + 1), base 10000, 8 of 8 columns turn, scaling "
+                                 "none, attention factor 1"});
+  use.position.options["rope_pairing"] = std::string("split_half");
+  use.position.options["rope_dims"] = int64_t{4};
+  use.position.options["rope_scaling"] = std::string("linear");
+  use.position.options["rope_factor"] = 4.0;
+  EXPECT_EQ(facts(use), (Messages{"rotation: split_half pairs (i, i + dims/2), base 10000, 4 of 8 columns turn, "
+                                  "scaling linear by 4, attention factor 1",
+                                  "frequencies kept: 0.25 0.25"}));
+  use = use_of("xpos");
+  EXPECT_EQ(facts(use).front(), "rotation: interleaved pairs (2i, 2i + 1), base 10000, 8 of 8 columns turn");
+  EXPECT_EQ(facts(use).back(), "xpos decay: halves within 283.3 (fastest pair) to 1804 (slowest) positions");
+}
+
+TEST(PositionSchemesTest, YarnIsDescribedByTheEndsOfItsRampAndWhatItKeepsOfEachFrequency) {
+  PositionUse use = use_of("rope");
+  use.model = {.d_model = 32, .n_heads = 2, .d_head = 16};
+  use.position.options["rope_dims"] = int64_t{16};
+  use.position.options["rope_original_context"] = int64_t{64};
+  use.position.options["rope_scaling"] = std::string("yarn");
+  use.position.options["rope_factor"] = 4.0;
+  EXPECT_EQ(facts(use),
+            (Messages{"rotation: interleaved pairs (2i, 2i + 1), base 10000, 16 of 16 columns turn, scaling "
+                      "yarn by 4 of 64 positions, attention factor 1.13863",
+                      "yarn ramp: code: low 0, high 3 of pairs 0 to 7",
+                      "frequencies kept: 1 0.75 0.5 0.25 0.25 0.25 0.25 0.25"}));
+}
+
+TEST(PositionSchemesTest, XposWarnsOfKeysThatComeAfterTheQuery) {
+  PositionUse use = use_of("xpos");
+  use.causal = false;
+  EXPECT_EQ(findings(use), Messages{"warning: attention.causal = false with position.encoding = xpos: what a query "
+                                    "sees after it counts more the farther away it is"});
 }
 
 TEST(PositionSchemesTest, RotationSaysNothingOfAWidthThatIsNotKnown) {
