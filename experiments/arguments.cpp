@@ -106,4 +106,17 @@ int64_t whole_number(const Arguments& arguments, const std::string& flag, int64_
   return number;
 }
 
+double real_number(const Arguments& arguments, const std::string& flag, double otherwise, double minimum,
+                   double maximum) {
+  if (!arguments.has(flag)) return otherwise;
+  const std::string text = arguments.value(flag);
+  double number = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = problem == std::errc() && end == text.data() + text.size();
+  if (!whole || !(number >= minimum && number <= maximum)) {
+    throw UsageError(fmt::format("{} = '{}': must be a number from {} to {}", flag, printable(text), minimum, maximum));
+  }
+  return number;
+}
+
 }  // namespace ropewalk
