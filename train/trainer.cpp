@@ -12,6 +12,7 @@
 #include "optim/norms.h"
 #include "optim/reduce.h"
 #include "optim/schedule.h"
+#include "train/every_worker.h"
 
 namespace ropewalk {
 namespace {
@@ -121,9 +122,8 @@ ForwardPass Trainer::make_pass(Tape& tape, int64_t first, int64_t count, int64_t
                       .first_sequence = static_cast<uint32_t>(first)}};
 }
 
-void Trainer::run_lane(Worker& worker, int64_t index, GradientBuffer& gradients, int64_t step,
+void Trainer::run_lane(Worker& worker, Lane& lane, GradientBuffer& gradients, int64_t step,
                        const StepRequest& request) {
-  Lane& lane = lanes_[static_cast<std::size_t>(index)];
   lane.loss = 0;
   std::fill(lane.residual_gradients.begin(), lane.residual_gradients.end(), 0.0);
   std::fill(lane.residual_squares.begin(), lane.residual_squares.end(), 0.0);
@@ -156,6 +156,23 @@ void Trainer::run_lane(Worker& worker, int64_t index, GradientBuffer& gradients,
   gradients.complete(model_.parameters());
 }
 
+void Trainer::warm_up(const StepRequest& request) {
+  StepRequest untimed = request;
+  untimed.clock = nullptr;
+  fill_batch(1);
+  model_.prepare(config_.train.context_length);
+  const auto by_count = [](const Lane& a, const Lane& b) { return a.count < b.count; };
+  const auto [shortest, longest] = std::minmax_element(lanes_.begin(), lanes_.end(), by_count);
+  // An arena that has grown becomes one piece when its pass ends, of pages that the next pass is the first to touch.
+  for (const Lane& lane : {*longest, *longest, *shortest}) {
+    std::vector<Lane> sums(worker_state_.size(), lane);
+    on_every_worker(workers_, [&](int64_t w) {
+      const auto i = static_cast<std::size_t>(w);
+      run_lane(*worker_state_[i], sums[i], worker_state_[i]->gradients, 1, untimed);
+    });
+  }
+}
+
 StepResult Trainer::step(int64_t step, const StepRequest& request) {
   if (request.clock != nullptr) {
     require(workers_.count() == 1, "a step whose ops are timed runs on one thread, not on {}", workers_.count());
@@ -175,7 +192,7 @@ StepResult Trainer::step(int64_t step, const StepRequest& request) {
     GradientBuffer& gradients = lane == 0 ? total_ : worker.gradients;
     std::exception_ptr failure;
     try {
-      run_lane(worker, lane, gradients, step, request);
+      run_lane(worker, lanes_[static_cast<std::size_t>(lane)], gradients, step, request);
     } catch (...) {
       failure = std::current_exception();
     }

@@ -61,6 +61,12 @@ class Trainer {
   Trainer(const Config& config, Transformer& model, const Dataset& dataset, Workers& workers);
   ~Trainer();
 
+  /// Lets every worker carry the passes of a step for the memory that they take, and drops what comes out. After it a
+  /// step with this request allocates nothing and meets no new page, whichever worker carries which of its lanes;
+  /// without it that holds once each worker has happened to carry the longest. The step's own buffers and the
+  /// optimizer's need one step besides. The results of steps do not depend on it. `clock` is not lapped.
+  void warm_up(const StepRequest& request);
+
   /// Step `step`, counting from 1.
   StepResult step(int64_t step, const StepRequest& request);
 
@@ -72,7 +78,7 @@ class Trainer {
   struct Lane;
   struct Worker;
   void fill_batch(int64_t step);
-  void run_lane(Worker& worker, int64_t lane, GradientBuffer& gradients, int64_t step, const StepRequest& request);
+  void run_lane(Worker& worker, Lane& lane, GradientBuffer& gradients, int64_t step, const StepRequest& request);
   Divergence find_divergence(int64_t step);
   ForwardPass make_pass(Tape& tape, int64_t first, int64_t count, int64_t step) const;
 

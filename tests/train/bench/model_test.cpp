@@ -6,6 +6,7 @@
 
 #include "small_subject.h"
 #include "tests/train/training_testing.h"
+#include "train/config_error.h"
 #include "train/flops.h"
 
 namespace ropewalk {
@@ -44,6 +45,40 @@ TEST(BenchModel, ANameThatIsNeitherSizeNorFileIsRefusedWithTheSizes) {
     const std::string text = error.what();
     EXPECT_NE(text.find("'XXL'"), std::string::npos) << text;
     EXPECT_NE(text.find("XS, S, M, L"), std::string::npos) << text;
+  }
+}
+
+TEST(BenchModel, KeysThatASizeDoesNotReadAreRefusedAllAtOnce) {
+  try {
+    small_subject({"data.path=my.txt", "data.task = copy", "probe.inputs=data", "model.d_model=-1"});
+    FAIL();
+  } catch (const ConfigError& error) {
+    ASSERT_EQ(error.messages().size(), 4U) << error.what();
+    EXPECT_EQ(error.messages()[0],
+              "command line: error: data.path=my.txt: size XS is measured on random tokens, so that [data] and [probe] "
+              "are not read; to measure on data, give an experiment file");
+    EXPECT_NE(error.messages()[1].find("data.task"), std::string::npos);
+    EXPECT_NE(error.messages()[2].find("probe.inputs"), std::string::npos);
+    EXPECT_NE(error.messages()[3].find("model.d_model"), std::string::npos);
+  }
+}
+
+TEST(BenchModel, WarningsOfTheConfigurationAreHandedOn) {
+  EXPECT_TRUE(small_subject().warnings.empty());
+  const BenchSubject idle = small_subject({"position.rope_theta=500"});
+  ASSERT_EQ(idle.warnings.size(), 1U);
+  EXPECT_NE(idle.warnings[0].find("position.rope_theta = 500 changes nothing"), std::string::npos) << idle.warnings[0];
+}
+
+TEST(BenchModel, EveryWorkerHasItsMemoryBeforeTheFirstPass) {
+  // One lane, or one part of a forward pass: only one of the workers has anything to do in a pass, whichever it is.
+  for (const BenchPass pass : {BenchPass::train, BenchPass::forward}) {
+    const std::size_t of_one = BenchModel(small_subject(), pass).arena_bytes();
+    EXPECT_GT(of_one, 0U);
+    BenchModel model(small_subject({"train.threads=3"}), pass);
+    EXPECT_EQ(model.arena_bytes(), 3 * of_one);
+    for (int i = 0; i < 5; ++i) model.run();
+    EXPECT_EQ(model.arena_bytes(), 3 * of_one);
   }
 }
 
