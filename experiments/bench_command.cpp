@@ -8,7 +8,6 @@
 
 #include "experiments/sweep_plan.h"
 #include "framework/message.h"
-#include "layers/positions/scheme.h"
 #include "train/bench/decode.h"
 #include "train/bench/ops.h"
 #include "train/bench/scaling.h"
@@ -144,9 +143,10 @@ std::vector<std::string> warnings_of_subject(const BenchCall& call) {
 /// What they say of it under every position encoding: a key that one of them reads is not idle among variants.
 std::vector<std::string> warnings_of_variants(const BenchCall& call) {
   std::vector<std::string> common = call.subject({}).warnings;
-  for (const PositionSchemeRow& row : position_schemes()) {
+  const auto subject = [&](const std::vector<std::string>& more) { return call.subject(more); };
+  for (const std::string& encoding : legal_encodings(subject)) {
     if (common.empty()) break;
-    const std::vector<std::string> own = call.subject({fmt::format("position.encoding={}", row.info.name)}).warnings;
+    const std::vector<std::string> own = call.subject({"position.encoding=" + encoding}).warnings;
     std::erase_if(common, [&](const std::string& w) { return std::find(own.begin(), own.end(), w) == own.end(); });
   }
   return common;

@@ -117,7 +117,9 @@ std::string describe(const ResolvedConfig& resolved) {
        fmt::format("{}: parameters and optimizer {}, activations {}, batch {}, evaluation at {}: {}",
                    bytes_text(memory.total()), bytes_text(memory.parameters), bytes_text(memory.activations),
                    bytes_text(memory.batch), longest, bytes_text(memory.evaluation)));
-  for (const auto& [key, value] : cache_lines(model.config(), config)) line(key, value);
+  if (m.arch != Arch::encoder) {
+    for (const auto& [key, value] : cache_lines(model.config(), config)) line(key, value);
+  }
   return out;
 }
 

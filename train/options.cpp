@@ -101,7 +101,7 @@ void add_model(std::vector<Option>& t) {
   t.push_back(choice(
       "model.arch", [](auto& config) -> auto& { return config.model.arch; }, kArchNames,
       "decoder: predicts the next token; encoder: reads in both directions and predicts masked tokens; "
-      "encoder_decoder: writes an answer to a source (tasks)"));
+      "encoder_decoder: writes an answer to a source (tasks; this version does not train it yet)"));
   t.push_back(field("model.n_layers", s, &M::n_layers, "blocks", between(1, 10'000)));
   t.push_back(field("model.d_model", s, &M::d_model, "width of the residual stream", between(1, 1 << 20)));
   t.push_back(field("model.n_heads", s, &M::n_heads, "query heads", between(1, 65'536)));

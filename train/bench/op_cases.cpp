@@ -117,6 +117,10 @@ enum class Bias { none, offset, relative };
 
 /// Attention on a packed projection under the mask of the configuration.
 OpCase attention_case(const Sizes& s, const std::string& variant, Bias bias, bool rotate) {
+  // Heads of d_head columns, also where latent attention would have a rotated stream beside them.
+  Config multi_head = s.config;
+  multi_head.attention.kind = AttentionKind::mha;
+  const FlopCount heads_only = count_flops(multi_head, s.T);
   const AttentionConfig& a = s.config.attention;
   const AttentionOptions options{.scale = 1 / std::sqrt(static_cast<double>(s.dh)),
                                  .mask = {a.causal, a.window_radius, a.global_tokens}};
@@ -137,8 +141,7 @@ OpCase attention_case(const Sizes& s, const std::string& variant, Bias bias, boo
           },
       .forward_bytes = s.bytes(s.N * s.packed + q),
       .backward_bytes = s.bytes(2 * (s.N * s.packed + q)),
-      .forward_flops = count_flops(s.config, s.T).attention / static_cast<double>(s.config.model.n_layers) *
-                       static_cast<double>(s.N)};
+      .forward_flops = heads_only.attention / static_cast<double>(s.config.model.n_layers) * static_cast<double>(s.N)};
   if (bias == Bias::offset) c.inputs.push_back(s.random({s.H, 2 * s.T - 1}));
   if (bias == Bias::relative) c.inputs.push_back(s.random({2 * kClip + 1, s.dh}));
   return c;

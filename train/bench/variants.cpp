@@ -8,6 +8,7 @@
 
 #include "layers/positions/scheme.h"
 #include "train/bench/bench_json.h"
+#include "train/config_error.h"
 
 namespace ropewalk {
 namespace {
@@ -59,10 +60,23 @@ VariantTable over_logging(const SubjectWith& subject, double seconds) {
 
 }  // namespace
 
+std::vector<std::string> legal_encodings(const SubjectWith& subject) {
+  subject({});  // what is wrong without another encoding is wrong
+  std::vector<std::string> encodings;
+  for (const PositionSchemeRow& row : position_schemes()) {
+    try {
+      subject({"position.encoding=" + row.info.name});
+      encodings.push_back(row.info.name);
+    } catch (const ConfigError&) {  // not with this kind of attention
+    }
+  }
+  return encodings;
+}
+
 std::vector<VariantTable> bench_variants(const SubjectWith& subject, double seconds, const BenchSay& say) {
   std::vector<std::string> encodings = {"none"};
-  for (const PositionSchemeRow& row : position_schemes()) {
-    if (row.info.name != encodings.front()) encodings.push_back(row.info.name);
+  for (const std::string& name : legal_encodings(subject)) {
+    if (name != encodings.front()) encodings.push_back(name);
   }
   const auto begin = [&](const char* group) {
     if (say) say(group);

@@ -23,6 +23,9 @@ struct VariantTable {
   std::vector<Row> rows;
 };
 
+/// The encodings that the subject's other keys allow.
+std::vector<std::string> legal_encodings(const SubjectWith& subject);
+
 /// Training steps of each variant of a group, turn by turn, `seconds` a group:
 ///   position.encoding    none, then every other scheme
 ///   model.norm           layernorm, rmsnorm

@@ -7,11 +7,30 @@
 
 #include "layers/positions/scheme.h"
 #include "small_subject.h"
+#include "train/config_error.h"
 
 namespace ropewalk {
 namespace {
 
 using namespace testing_support;  // NOLINT(google-build-using-namespace)
+
+TEST(Variants, AnEncodingThatTheAttentionRefusesIsLeftOut) {
+  const SubjectWith small = small_subject_with();
+  const SubjectWith latent = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"attention.kind=mla", "attention.mla_kv_rank=4", "attention.mla_rope_dims=2"});
+    return small(more);
+  };
+  const std::vector<std::string> legal = legal_encodings(latent);
+  const std::set<std::string> names(legal.begin(), legal.end());
+  EXPECT_EQ(names.size() + 1, position_schemes().size());
+  EXPECT_FALSE(names.contains("shaw"));
+  EXPECT_EQ(legal_encodings(small).size(), position_schemes().size());
+  EXPECT_THROW(legal_encodings([&](std::vector<std::string> more) {
+                 more.emplace_back("model.n_heads=0");
+                 return small(more);
+               }),
+               ConfigError);
+}
 
 TEST(Variants, EveryPositionSchemeStandsBesideNone) {
   std::vector<std::string> said;
