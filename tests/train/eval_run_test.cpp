@@ -123,6 +123,19 @@ TEST_F(EvalRun, WhatFixesTheParametersCannotBeOverridden) {
   EXPECT_NE(unknown.find("eval.lengths"), std::string::npos) << unknown;
 }
 
+TEST_F(EvalRun, KeysThatActInTrainingOnlyAreRefused) {
+  train({"train.steps=2"});
+  for (const char* change : {"optim.lr=0.5", "train.steps=7", "train.batch_size=3", "log.every=2", "train.seed=4",
+                             "model.dropout=0.5", "model.init=torch"}) {
+    const std::string key = std::string(change).substr(0, std::string(change).find('='));
+    const std::string message = message_of<ConfigError>([&] { evaluate_run(run_path(), {change}); });
+    EXPECT_EQ(message.find("command line: error: " + key + " does not change the evaluation of a trained model"), 0U)
+        << message;
+  }
+  const std::string dtype = message_of<ConfigError>([&] { evaluate_run(run_path(), {"train.dtype=f64"}); });
+  EXPECT_NE(dtype.find("train.dtype: f64 against f32"), std::string::npos) << dtype;
+}
+
 TEST_F(EvalRun, OtherTextIsReadWithTheVocabularyOfTheRun) {
   train({"data.tokenizer=chars"});
   write_text(run_path("other.txt"), sentences(9000).substr(2000));
