@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "tests/layers/small_model.h"
 
 namespace ropewalk::testing {
@@ -203,5 +205,19 @@ inline std::vector<Combination> attention_combinations() {
   }
   return out;
 }
+
+/// Every placement of norms for one encoding, kind of attention and pattern.
+class EveryPlacementTest : public ::testing::TestWithParam<Combination> {
+ protected:
+  template <class F>
+  void for_placements(F&& f) const {
+    for (const auto& [placement, name] : kNormPlacementNames) {
+      SCOPED_TRACE(name);
+      Combination c = GetParam();
+      c.placement = placement;
+      f(c.architecture());
+    }
+  }
+};
 
 }  // namespace ropewalk::testing
