@@ -51,10 +51,15 @@ class NoiseData : public Dataset {
 };
 
 RunSetup set_up_with_noise(const Config& config) {
+  if (config.model.arch == Arch::encoder_decoder) {
+    throw ConfigError(
+        {"bench: model.arch = encoder_decoder needs pairs of source and target, and the sizes have random "
+         "tokens; give an experiment file with data.source = task"});
+  }
   RunSetup out{.config = config};
   const ArchitectureConfig architecture = architecture_of(config);
   require_memory(
-      estimate_memory(config, count_parameters(architecture), config.model.vocab_size, config.train.context_length));
+      estimate_memory(config, count_parameters(architecture), config.model.vocab_size, training_shape(config)));
   out.dataset = std::make_unique<NoiseData>(config.model.vocab_size);
   out.workers = std::make_unique<Workers>(config.train.threads);
   out.model = std::make_unique<Transformer>(architecture, dtype_of(config.train));
@@ -96,14 +101,16 @@ struct BenchModel::Worker {
 };
 
 BenchModel::BenchModel(const BenchSubject& subject, BenchPass pass)
-    : setup_(subject.random_tokens ? set_up_with_noise(subject.config) : set_up(subject.config)), pass_(pass) {
+    : setup_(subject.random_tokens ? set_up_with_noise(subject.config) : set_up(subject.config)),
+      pass_(pass),
+      shape_(training_shape(setup_.config)) {
   setup_.model->initialize(static_cast<uint64_t>(config().train.seed));
   if (pass == BenchPass::train) {
     trainer_ = std::make_unique<Trainer>(setup_.config, *setup_.model, *setup_.dataset, *setup_.workers);
     return;
   }
-  batch_.resize(config().train.batch_size * config().train.accumulate, config().train.context_length);
-  fill_training_batch(*setup_.dataset, static_cast<uint64_t>(config().train.seed), 1, 0, batch_);
+  batch_.resize(config().train.batch_size * config().train.accumulate, shape_);
+  batch_.fill_training(*setup_.dataset, static_cast<uint64_t>(config().train.seed), 1);
   for (int64_t i = 0; i < workers().count(); ++i) worker_state_.push_back(std::make_unique<Worker>());
 }
 
@@ -112,11 +119,11 @@ BenchModel::~BenchModel() = default;
 double BenchModel::tokens() const {
   const TrainConfig& train = config().train;
   return static_cast<double>(train.batch_size) * static_cast<double>(train.accumulate) *
-         static_cast<double>(train.context_length);
+         static_cast<double>(shape_.positions());
 }
 
 double BenchModel::flops_per_token() const {
-  const FlopCount count = count_flops(config(), config().train.context_length);
+  const FlopCount count = count_flops(config(), shape_);
   return pass_ == BenchPass::train ? count.training() : count.forward;
 }
 
@@ -143,23 +150,25 @@ void BenchModel::forward(OpClock* clock) {
     clock->start();
   }
   Transformer& model = *setup_.model;
-  model.prepare(batch_.length);
-  const int64_t at_once = evaluated_at_once(batch_.length);
+  prepare(model, shape_);
+  const int64_t sequences = config().train.batch_size * config().train.accumulate;
+  const int64_t at_once = evaluated_at_once(shape_.positions());
   for (const auto& worker : worker_state_) worker->loss = 0;
   const auto task = [&](int64_t w, int64_t i) {
     Worker& worker = *worker_state_[static_cast<std::size_t>(w)];
     const int64_t first = i * at_once;
-    const int64_t count = std::min(at_once, batch_.sequences - first);
+    const BatchPart part = batch_.part(first, std::min(at_once, sequences - first));
     Tape tape(worker.workspace, Mode::inference, &model.parameters());
     tape.time_ops(clock);
-    ForwardPass pass{.tape = tape, .sequences = count, .length = batch_.length};
-    const Var logits = model.logits(pass, batch_.row_tokens(first).data());
-    worker.losses.resize(static_cast<std::size_t>(count * batch_.length));
-    token_losses(logits.value(), batch_.row_targets(first).data(), worker.losses.data());
+    ForwardPass pass{.tape = tape, .sequences = part.sequences, .length = part.length};
+    part.encode(model, pass);
+    const Var logits = model.logits(pass, part.tokens);
+    worker.losses.resize(static_cast<std::size_t>(part.sequences * part.length));
+    token_losses(logits.value(), part.targets, worker.losses.data());
     for (const float loss : worker.losses) worker.loss += static_cast<double>(loss);
     if (clock != nullptr) clock->lap("token_losses", OpClock::Pass::forward);
   };
-  workers().run((batch_.sequences + at_once - 1) / at_once, task);
+  workers().run((sequences + at_once - 1) / at_once, task);
   double loss = 0;
   for (const auto& worker : worker_state_) loss += worker->loss;
   require(std::isfinite(loss), "bench: the loss is not finite");
@@ -170,7 +179,7 @@ void require_memory_for(std::span<const BenchSubject> subjects) {
   for (const BenchSubject& subject : subjects) {
     const Config& config = subject.config;
     const MemoryEstimate one = estimate_memory(config, count_parameters(architecture_of(config)),
-                                               config.model.vocab_size, config.train.context_length);
+                                               config.model.vocab_size, training_shape(config));
     all.parameters += one.parameters;
     all.activations += one.activations;
     all.batch += one.batch;

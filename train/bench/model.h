@@ -64,7 +64,8 @@ class BenchModel {
   RunSetup setup_;
   BenchPass pass_;
   std::unique_ptr<Trainer> trainer_;
-  Batch batch_;
+  SequenceShape shape_;
+  ModelBatch batch_;
   std::vector<std::unique_ptr<Worker>> worker_state_;
   int64_t step_ = 0;
 };

@@ -64,7 +64,7 @@ std::vector<StepBench::Op> time_ops(BenchModel& model, const StepBenchRequest& r
 }
 
 std::vector<StepBench::Product> products_of(const StepBench& bench, const Config& config) {
-  const FlopCount count = count_flops(config, config.train.context_length);
+  const FlopCount count = count_flops(config, training_shape(config));
   const double per_forward = bench.pass == BenchPass::train ? count.training() / count.forward : 1;
   std::vector<StepBench::Product> out;
   for (const auto& [name, flops] : kProducts) {
