@@ -177,7 +177,7 @@ std::string to_text(const StepBench& r) {
   const char* pass = pass_name(r.pass);
   const int64_t sequences = t.batch_size * t.accumulate;
   const int64_t at_once =
-      train ? plan_batch(config).micro_batch : std::min(sequences, evaluated_at_once(t.context_length));
+      train ? plan_batch(r.config).micro_batch : std::min(sequences, evaluated_at_once(t.context_length));
   std::string out = fmt::format(
       "{}: {} parameters, {}, {}, {} thread{}\n"
       "  {} tokens a {}: {} sequences of {}, {} at a time\n"
