@@ -126,6 +126,26 @@ TEST(EncoderDecoderTest, NormalizedQueriesAndKeysHaveRightGradients) {
   EXPECT_LT(loss_gradient_error(*make_model(config, 5), 5), 1e-8);
 }
 
+TEST(EncoderDecoderTest, ItsLossIsTheSmoothedCrossEntropyOfItsLogits) {
+  const auto model = make_model(encoder_decoder({.encoding = "rope"}), 4);
+  const std::vector<int32_t> tokens = some_tokens(8), targets = some_tokens(8, 1);
+  const SomeSources sources(2);
+  const auto loss = [&](const auto& of_pass) {
+    Workspace workspace;
+    Tape tape(workspace, Mode::inference, &model->parameters());
+    ForwardPass pass{.tape = tape, .sequences = 2, .length = 4};
+    sources.encode(*model, pass);
+    return of_pass(pass).value().at(0);
+  };
+  for (const double smoothing : {0.0, 0.2}) {
+    EXPECT_NEAR(loss([&](ForwardPass& pass) { return model->loss(pass, tokens.data(), targets.data(), 8, smoothing); }),
+                loss([&](ForwardPass& pass) {
+                  return cross_entropy(model->logits(pass, tokens.data()), targets.data(), 8, smoothing);
+                }),
+                1e-12);
+  }
+}
+
 TEST(EncoderDecoderTest, NamesItsParametersByTheirStack) {
   ArchitectureConfig config = encoder_decoder(Combination{.encoding = "learned"}.architecture());
   config.model.n_layers = 1;
@@ -173,6 +193,18 @@ TEST(EncoderDecoderTest, ADecoderAloneHasNoEncoderAndADecoderOfOneNeedsItsMemory
   Tape other(workspace, Mode::inference, &crossing->parameters());
   ForwardPass without{.tape = other, .sequences = 1, .length = 4};
   EXPECT_THROW(crossing->logits(without, tokens.data()), Error);
+}
+
+TEST(EncoderTest, HasNoCacheToDecodeWith) {
+  ArchitectureConfig config = small_architecture("rope");
+  config.model.arch = Arch::encoder;
+  config.attention.causal = false;
+  try {
+    make_model(config, 4)->make_cache(1, 4);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("attention.causal = false"), std::string::npos) << error.what();
+  }
 }
 
 TEST(EncoderTest, SeesWhatFollowsAsWellAsWhatPrecedes) {

@@ -28,7 +28,9 @@ TEST_F(EvalRun, GivesTheNumbersOfTheEndOfTheRun) {
   for (const std::vector<std::string>& overrides :
        {std::vector<std::string>{"model.dropout=0.2"},
         {"data.tokenizer=chars", "eval.protocol=sliding"},
-        {"data.source=task", "data.task=sort", "data.max_length=5", "eval.lengths=3,5,9"}}) {
+        {"data.source=task", "data.task=sort", "data.max_length=5", "eval.lengths=3,5,9"},
+        {"model.arch=encoder_decoder", "data.source=task", "data.task=sort", "data.max_length=5", "eval.lengths=3,5,9"},
+        {"model.arch=encoder"}}) {
     SCOPED_TRACE(overrides.front());
     std::filesystem::remove_all(run_path());
     train(overrides);

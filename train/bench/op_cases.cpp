@@ -192,7 +192,7 @@ OpCase separate_attention_case(const Sizes& s) {
 }  // namespace
 
 int64_t micro_batch_sequences(const Config& config) {
-  return plan_batch(config.train).micro_batch;
+  return plan_batch(config).micro_batch;
 }
 
 std::vector<OpCase> op_cases(const Config& config) {
