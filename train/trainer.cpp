@@ -158,7 +158,7 @@ void Trainer::warm_up(const StepRequest& request) {
   StepRequest untimed = request;
   untimed.clock = nullptr;
   fill_batch(1);
-  model_.prepare(config_.train.context_length);
+  prepare(model_, shape_);
   const auto by_count = [](const Lane& a, const Lane& b) { return a.count < b.count; };
   const auto [shortest, longest] = std::minmax_element(lanes_.begin(), lanes_.end(), by_count);
   // An arena that has grown becomes one piece when its pass ends, of pages that the next pass is the first to touch.
