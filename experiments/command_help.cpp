@@ -141,6 +141,12 @@ std::vector<CommandInfo> make_infos() {
         {"--step", "A..B", "only these steps; one step N: the layers at it"},
         {"--rows", "N", "training rows of the table; default: 10"},
         {"--csv", "", "the numbers themselves"}}},
+      {"watch",
+       "RUN|SWEEP",
+       "a run or sweep while it goes on, in the terminal",
+       "Redraws state, progress and curves until nothing writes the run any more; where standard output is no\n"
+       "terminal, a line where something changed. Nothing is written and nobody hindered: Ctrl-C ends the watching.\n",
+       {{"--every", "SECONDS", "between looks; default: 1"}}},
       {"report",
        "DIR ...",
        "one self-contained HTML page",

@@ -22,6 +22,7 @@
 #include "experiments/sweep_plan.h"
 #include "experiments/sweep_run.h"
 #include "experiments/terminal.h"
+#include "experiments/watch.h"
 #include "framework/message.h"
 #include "train/config_error.h"
 #include "train/config_file.h"
@@ -220,6 +221,11 @@ int inspect_log(const Call& call) {
   return kDone;
 }
 
+int watch_log(const Call& call) {
+  watch(call.file(), real_number(call.arguments, "--every", 1, 0.05, 3600));
+  return kDone;
+}
+
 int report(const Call& call) {
   const std::vector<std::string>& directories = call.arguments.files;
   const std::string page = call.arguments.value("--output", report_in(directories.front()));
@@ -267,8 +273,9 @@ struct Command {
 
 constexpr Command kCommands[] = {{"train", train},   {"sweep", sweep},         {"eval", eval},
                                  {"sample", sample}, {"probe", probe},         {"describe", describe_model},
-                                 {"config", config}, {"inspect", inspect_log}, {"report", report},
-                                 {"verify", verify}, {"recover", recover},     {"bench", bench}};
+                                 {"config", config}, {"inspect", inspect_log}, {"watch", watch_log},
+                                 {"report", report}, {"verify", verify},       {"recover", recover},
+                                 {"bench", bench}};
 
 [[noreturn]] void refuse_command(const std::string& name) {
   std::vector<std::string> names;

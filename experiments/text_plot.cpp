@@ -165,16 +165,25 @@ std::string text_plot(const TextPlot& plot, std::size_t width, std::size_t rows,
     const std::string label = labelled ? fmt::format("{:.4g}", plot.log10_y ? std::pow(10, y) : y) : "";
     out += style.faint(padded_left(label, kLabel) + (style.unicode ? " │" : " |"));
     std::string cells;
-    for (std::size_t column = 0; column < columns; ++column) {
+    std::size_t written = 0;
+    for (std::size_t column = 0; column < columns;) {
       const int line = canvas.line_at(column, row);
       if (line < 0) {
-        cells += column == mark_column ? (style.unicode ? "┊" : ":") : " ";
+        if (column == mark_column) {
+          cells += std::string(column - written, ' ') + (style.unicode ? "┊" : ":");
+          written = column + 1;
+        }
+        ++column;
         continue;
       }
-      const auto index = static_cast<std::size_t>(line);
-      cells += style.hue(index, braille ? canvas.braille_at(column, row) : letter_of(index, plot.lines.size()));
+      cells += std::string(column - written, ' ');
+      std::string same;  // what follows of the same line, in one colour
+      for (; column < columns && canvas.line_at(column, row) == line; ++column) {
+        same += braille ? canvas.braille_at(column, row) : letter_of(static_cast<std::size_t>(line), plot.lines.size());
+      }
+      cells += style.hue(static_cast<std::size_t>(line), same);
+      written = column;
     }
-    cells.erase(cells.find_last_not_of(' ') + 1);
     out += cells + "\n";
   }
   out += std::string(kLabel + 2, ' ') + style.faint(x_axis(plot, xs, columns)) + "\n";
