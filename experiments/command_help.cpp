@@ -158,7 +158,7 @@ std::vector<CommandInfo> make_infos() {
        "Runs every case through the kernels in f64 and f32 and prints the worst error of each kind; exit code 0 only\n"
        "if none failed.\n"},
       {"bench",
-       "step|ops|scaling|variants|decode [SIZE|FILE] [section.key=value ...]",
+       "step|ops|scaling|variants|decode|recall [SIZE|FILE] [section.key=value ...]",
        "what training and decoding cost on this machine, and what the machine allows",
        "All figures are medians, measured now. Alternatives take turns; a ratio is the median over the rounds of the\n"
        "ratio within a round, so that what slows the machine down slows both. Beside it stand its quartiles; it is\n"
@@ -172,7 +172,9 @@ std::vector<CommandInfo> make_infos() {
        "  scaling   over context length (full attention, and a window of 256), d_model, threads, and trainings side\n"
        "            by side; takes minutes for M\n"
        "  variants  every position encoding over none, rmsnorm over layernorm, what is logged over nothing logged\n"
-       "  decode    a token with a key/value cache at positions 32 to 512, and what the cache takes\n\n"
+       "  decode    a token with a key/value cache at positions 32 to 512, and what the cache takes\n"
+       "  recall    share of the keys that an indexer chooses in f32 which int8 finds, with and without a Hadamard\n"
+       "            rotation, on vectors with outliers; no time is measured\n\n"
        "FILE is an experiment file, of a sweep its first run, measured on its own data. SIZE is XS, S, M (default)\n"
        "or L, on random tokens (so that [data] is not read):\n\n"
        "  XS  d_model 32,  2 layers, 2 heads, context 32,  batch 8,  65 tokens\n"
