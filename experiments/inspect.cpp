@@ -220,13 +220,16 @@ std::string inspect_csv(const std::string& path, const StepRange& steps) {
   const LogContents log = contents_of(path);
   const TrainTable& train = log.tables.train;
   std::string out = "step";
-  for_each_column(train, [&](const ColumnSpec& spec, const auto&) { out += fmt::format(",{}", spec.name); });
+  const auto is_there = [&](const ColumnSpec& spec) { return row_size(log.schema, "train", spec) > 0; };
+  for_each_column(train, [&](const ColumnSpec& spec, const auto&) {
+    if (is_there(spec)) out += fmt::format(",{}", spec.name);
+  });
   out += "\n";
   for (std::size_t row = 0; row < train.step.size(); ++row) {
     if (!steps.holds(train.step[row])) continue;
     out += fmt::format("{}", train.step[row]);
-    for_each_column(train, [&](const ColumnSpec&, const auto& values) {
-      out += "," + (row < values.size() ? csv_number(static_cast<double>(values[row])) : "");
+    for_each_column(train, [&](const ColumnSpec& spec, const auto& values) {
+      if (is_there(spec)) out += "," + csv_number(static_cast<double>(values[row]));
     });
     out += "\n";
   }
