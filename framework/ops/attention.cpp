@@ -181,12 +181,21 @@ class Head {
     return finite;
   }
 
-  // True where all are finite.
-  bool pack_relative_keys(bool backward) {
-    if (p.relative_keys == nullptr) return true;
-    transpose(p.relative_keys, p.relative_rows(), p.dk, p.dk, w.relative_pad, w.rel_t);
-    if (backward) clear(w.d_rel, p.relative_rows() * w.dk_pad);
-    return pack_rows(p.relative_keys, p.dk, p.relative_rows(), p.dk, w.dk_pad, T(1), w.rel);
+  // Relative keys and values; true where all are finite.
+  bool pack_relative(bool backward) {
+    const int64_t rows = p.relative_rows();
+    bool finite = true;
+    if (p.relative_keys != nullptr) {
+      transpose(p.relative_keys, rows, p.dk, p.dk, w.relative_pad, w.rel_t);
+      if (backward) clear(w.d_rel, rows * w.dk_pad);
+      finite = pack_rows(p.relative_keys, p.dk, rows, p.dk, w.dk_pad, T(1), w.rel);
+    }
+    if (p.relative_values != nullptr) {
+      if (backward) transpose(p.relative_values, rows, p.dv, p.dv, w.relative_pad, w.rel_vt);
+      if (backward) clear(w.d_rel_v, rows * w.dv_pad);
+      finite = pack_rows(p.relative_values, p.dv, rows, p.dv, w.dv_pad, T(1), w.rel_v) && finite;
+    }
+    return finite;
   }
 
   void forward(int64_t h, bool finite_keys) {
@@ -270,12 +279,12 @@ class Head {
     }
   }
 
-  void unpack_relative_keys() {
-    if (p.d_relative_keys == nullptr) return;
-    for (int64_t r = 0; r < p.relative_rows(); ++r) {
-      const T* from = w.d_rel + r * w.dk_pad;
-      T* to = p.d_relative_keys + r * p.dk;
-      for (int64_t c = 0; c < p.dk; ++c) to[c] += from[c];
+  void unpack_relative() {
+    if (p.d_relative_keys != nullptr) {
+      unpack_rows(w.d_rel, p.relative_rows(), w.dk_pad, T(1), true, p.dk, p.d_relative_keys, p.dk);
+    }
+    if (p.d_relative_values != nullptr) {
+      unpack_rows(w.d_rel_v, p.relative_rows(), w.dv_pad, T(1), true, p.dv, p.d_relative_values, p.dv);
     }
   }
 
@@ -311,7 +320,7 @@ class Head {
       }
       if (p.relative_keys != nullptr) {
         const T* qa = w.qa + r * w.relative_pad;
-        for (int64_t c = 0; c < width; ++c) s[c] += qa[std::clamp(j0 + c - i, -p.clip, p.clip) + p.clip];
+        for (int64_t c = 0; c < width; ++c) s[c] += qa[p.relative_row(i, j0 + c)];
       }
       if (!tile.full) hide(p, tile, i, r, j0, width, s);
     }
@@ -348,6 +357,7 @@ class Head {
       w.row_dot[r] = 0;
     }
     clear(w.o, rows * w.dv_pad);
+    if (p.relative_values != nullptr) clear(w.rel_p, rows * w.relative_pad);
     relative_scores(t0, rows);
     bool first = true;
     for_tiles(t0, rows, [&](int64_t j0, const TileMask& tile) HWY_ATTR {
@@ -388,16 +398,33 @@ class Head {
         w.row_sum[r] = w.row_sum[r] * shrink[r] + hn::GetLane(hn::SumOfLanes(d, sum));
         if (p.statistics != nullptr) w.row_dot[r] = w.row_dot[r] * shrink[r] + hn::GetLane(hn::SumOfLanes(d, dot));
         if (!first && shrink[r] != T(1)) {
-          T* o = w.o + r * w.dv_pad;
-          for (int64_t c = 0; c < w.dv_pad; c += lanes) {
-            hn::StoreU(hn::Mul(hn::LoadU(d, o + c), hn::Set(d, shrink[r])), d, o + c);
-          }
+          const auto shrink_row = [&](T* row, int64_t n) HWY_ATTR {
+            for (int64_t c = 0; c < n; c += lanes) {
+              hn::StoreU(hn::Mul(hn::LoadU(d, row + c), hn::Set(d, shrink[r])), d, row + c);
+            }
+          };
+          shrink_row(w.o + r * w.dv_pad, w.dv_pad);
+          if (p.relative_values != nullptr) shrink_row(w.rel_p + r * w.relative_pad, w.relative_pad);
         }
+        add_by_relative_row(t0, r, j0, tile);
       }
       small_gemm<T>(rows, w.dv_pad, tile.columns, {w.s, kCols, 1}, w.v + j0 * w.dv_pad, w.dv_pad, true, w.o, w.dv_pad,
                     [&](int64_t r, int64_t, int64_t&, int64_t& end, int64_t&) { end = std::min(end, tile.width[r]); });
       first = false;
     });
+    if (p.relative_values != nullptr) {
+      small_gemm<T>(rows, w.dv_pad, p.relative_rows(), {w.rel_p, w.relative_pad, 1}, w.rel_v, w.dv_pad, true, w.o,
+                    w.dv_pad);
+    }
+  }
+
+  /// w.rel_p += the probabilities of row r of a tile, by the row of the relative values that they weigh.
+  void add_by_relative_row(int64_t t0, int64_t r, int64_t j0, const TileMask& tile) {
+    if (p.relative_values == nullptr) return;
+    const int64_t i = p.position(t0 + r);
+    const T* s = w.s + r * kCols;
+    T* sums = w.rel_p + r * w.relative_pad;
+    for (int64_t c = 0; c < std::min(tile.width[r], tile.columns); ++c) sums[p.relative_row(i, j0 + c)] += s[c];
   }
 
   void backward_rows(int64_t t0, int64_t rows, const T* lse, T* d_bias) {
@@ -406,6 +433,11 @@ class Head {
     clear(w.dq, rows * w.dk_pad);
     relative_scores(t0, rows);
     if (p.relative_keys != nullptr) clear(w.dqa, rows * w.relative_pad);
+    if (p.relative_values != nullptr) {
+      clear(w.rel_p, rows * w.relative_pad);
+      small_gemm<T>(rows, w.relative_pad, p.dv, {w.dy + t0 * w.dv_pad, w.dv_pad, 1}, w.rel_vt, w.relative_pad, false,
+                    w.dya, w.relative_pad);
+    }
     for_tiles(t0, rows, [&](int64_t j0, const TileMask& tile) HWY_ATTR {
       scores(t0, rows, j0, tile);
       const auto by_width = [&](int64_t r, int64_t, int64_t&, int64_t&, int64_t& width) { width = tile.width[r]; };
@@ -416,6 +448,11 @@ class Head {
         T* s = w.s + r * kCols;
         T* ds = w.ds + r * kCols;
         const int64_t width = tile.width[r];
+        const int64_t i = p.position(t0 + r);
+        if (p.relative_values != nullptr) {
+          const T* dya = w.dya + r * w.relative_pad;
+          for (int64_t c = 0; c < width; ++c) ds[c] += dya[p.relative_row(i, j0 + c)];
+        }
         const auto shift = hn::Set(d, lse[t0 + r]);
         const auto delta = hn::Set(d, w.delta[t0 + r]);
         for (int64_t c = 0; c < width; c += lanes) {
@@ -424,7 +461,7 @@ class Head {
           hn::StoreU(hn::Mul(e, hn::Sub(hn::LoadU(d, ds + c), delta)), d, ds + c);
         }
         for (int64_t c = width; c < tile_width; ++c) s[c] = ds[c] = 0;
-        const int64_t i = p.position(t0 + r);
+        add_by_relative_row(t0, r, j0, tile);
         if (d_bias != nullptr) {
           T* out = d_bias + p.offset_column(i, j0);
           for (int64_t c = 0; c < width; c += lanes) {
@@ -434,7 +471,7 @@ class Head {
         if (p.relative_keys != nullptr) {
           T* dqa = w.dqa + r * w.relative_pad;
           for (int64_t c = 0; c < std::min(width, tile.columns); ++c) {
-            dqa[std::clamp(j0 + c - i, -p.clip, p.clip) + p.clip] += ds[c];
+            dqa[p.relative_row(i, j0 + c)] += ds[c];
           }
         }
       }
@@ -456,6 +493,10 @@ class Head {
       small_gemm<T>(p.relative_rows(), w.dk_pad, rows, {w.dqa, 1, w.relative_pad}, w.q + t0 * w.dk_pad, w.dk_pad, true,
                     w.d_rel, w.dk_pad);
     }
+    if (p.relative_values != nullptr) {
+      small_gemm<T>(p.relative_rows(), w.dv_pad, rows, {w.rel_p, 1, w.relative_pad}, w.dy + t0 * w.dv_pad, w.dv_pad,
+                    true, w.d_rel_v, w.dv_pad);
+    }
   }
 
   const AttentionProblem<T>& p;
@@ -473,7 +514,7 @@ void clear_rows(const HeadsView<T>& view, int64_t b, int64_t heads, int64_t begi
 
 template <class T>
 void forward_all(const AttentionProblem<T>& p, const AttentionScratch<T>& w) {
-  const bool finite_relative_keys = Head<T>(p, w).pack_relative_keys(false);
+  const bool finite_relative = Head<T>(p, w).pack_relative(false);
   for (int64_t b = 0; b < p.B; ++b) {
     const AttentionProblem<T> one = p.sequence(b);
     const int64_t unseeing = one.keys > 0 ? p.skipped_queries(b) : p.queries;
@@ -492,7 +533,7 @@ void forward_all(const AttentionProblem<T>& p, const AttentionScratch<T>& w) {
       for (int64_t first = g * (p.H / p.G); first < end; first += kHeads) {
         const int64_t heads = std::min(kHeads, end - first);
         if (one.queries <= kFewQueries && few.forward(g, first, heads)) continue;
-        if (!packed) finite = head.pack_keys(g, false) && finite_relative_keys;
+        if (!packed) finite = head.pack_keys(g, false) && finite_relative;
         packed = true;
         for (int64_t h = first; h < first + heads; ++h) head.forward(h, finite);
       }
@@ -502,7 +543,7 @@ void forward_all(const AttentionProblem<T>& p, const AttentionScratch<T>& w) {
 
 template <class T>
 void backward_all(const AttentionProblem<T>& p, const AttentionScratch<T>& w) {
-  const bool finite_relative_keys = Head<T>(p, w).pack_relative_keys(true);
+  const bool finite_relative = Head<T>(p, w).pack_relative(true);
   for (int64_t b = 0; b < p.B; ++b) {
     const AttentionProblem<T> one = p.sequence(b);
     const bool seeing = one.keys > 0 && one.queries > 0;
@@ -520,14 +561,14 @@ void backward_all(const AttentionProblem<T>& p, const AttentionScratch<T>& w) {
     if (!seeing) continue;
     Head<T> head(one, w);
     for (int64_t g = 0; g < p.G; ++g) {
-      const bool finite = head.pack_keys(g, true) && finite_relative_keys;
+      const bool finite = head.pack_keys(g, true) && finite_relative;
       clear(w.dk, w.keys_pad * w.dk_pad);
       clear(w.dv, w.keys_pad * w.dv_pad);
       for (int64_t h = g * (p.H / p.G); h < (g + 1) * (p.H / p.G); ++h) head.backward(h, finite);
       head.unpack_keys(g);
     }
   }
-  Head<T>(p, w).unpack_relative_keys();
+  Head<T>(p, w).unpack_relative();
 }
 
 constexpr auto& ForwardF32 = forward_all<float>;
@@ -589,9 +630,10 @@ void check_sequences(const Extents& e, const AttentionOptions& o) {
 void check(const Extents& e, Var q, const AttentionOptions& o) {
   check_same_dtype("attention: offset_bias", q, o.offset_bias);
   check_same_dtype("attention: relative_keys", q, o.relative_keys);
+  check_same_dtype("attention: relative_values", q, o.relative_values);
   require(e.G >= 1 && e.H % e.G == 0, "attention: {} query heads cannot share {} key/value heads", e.H, e.G);
-  const bool positions_matter =
-      o.mask.causal || o.mask.window_radius >= 0 || o.offset_bias || o.relative_keys || o.rotary != nullptr;
+  const bool positions_matter = o.mask.causal || o.mask.window_radius >= 0 || o.offset_bias || o.relative_keys ||
+                                o.relative_values || o.rotary != nullptr;
   require(e.queries <= e.keys || !positions_matter,
           "attention: {} queries for {} keys; queries stand at the end of the keys", e.queries, e.keys);
   check_sequences(e, o);
@@ -604,11 +646,16 @@ void check(const Extents& e, Var q, const AttentionOptions& o) {
             "attention: offset_bias has {} columns from offset {} on; {} queries of {} keys need {} from {} on",
             shape[1], -origin, e.queries, e.keys, e.keys + e.queries - 1, 1 - e.keys);
   }
-  if (o.relative_keys) {
-    check_shape("attention: relative_keys", o.relative_keys.shape(), {-1, e.dk});
-    require(o.relative_keys.shape()[0] % 2 == 1, "attention: relative_keys has {} rows, expected 2 clip + 1",
-            o.relative_keys.shape()[0]);
-  }
+  const auto check_relative = [](const char* name, Var table, int64_t columns) {
+    if (!table) return;
+    check_shape(name, table.shape(), {-1, columns});
+    require(table.shape()[0] % 2 == 1, "{} has {} rows, expected 2 clip + 1", name, table.shape()[0]);
+  };
+  check_relative("attention: relative_keys", o.relative_keys, e.dk);
+  check_relative("attention: relative_values", o.relative_values, e.dv);
+  require(!o.relative_keys || !o.relative_values || o.relative_keys.shape()[0] == o.relative_values.shape()[0],
+          "attention: relative_keys has {} rows, relative_values {}; both are clipped alike",
+          o.relative_keys ? o.relative_keys.shape()[0] : 0, o.relative_values ? o.relative_values.shape()[0] : 0);
   if (o.rotary != nullptr) {
     require(o.rotary->dims <= e.dk && o.rotary->cos.shape[0] >= e.keys,
             "attention: a rotary table of {} columns and {} positions for keys of {} columns at {} positions",
@@ -647,6 +694,10 @@ AttentionProblem<T> make_problem(const Extents& e, const AttentionOptions& o) {
     p.relative_keys = o.relative_keys.value().data<T>();
     p.clip = (o.relative_keys.shape()[0] - 1) / 2;
   }
+  if (o.relative_values) {
+    p.relative_values = o.relative_values.value().data<T>();
+    p.clip = (o.relative_values.shape()[0] - 1) / 2;
+  }
   return p;
 }
 
@@ -664,10 +715,12 @@ void forward(AttentionProblem<T>& p, const AttentionOptions& options, Tape& tape
 /// Runs the kernel; the gradients of q, k and v are already open in p. Opens those of the biases, of which
 /// `bias_column` is the first column that p reads.
 template <class T>
-void backward(AttentionProblem<T> p, Var offset_bias, int64_t bias_column, Var relative_keys, Tape& tape) {
+void backward(AttentionProblem<T> p, Var offset_bias, int64_t bias_column, Var relative_keys, Var relative_values,
+              Tape& tape) {
   p.d_offset_bias = tape.gradient_accumulator<T>(offset_bias);
   if (p.d_offset_bias != nullptr) p.d_offset_bias += bias_column;
   p.d_relative_keys = tape.gradient_accumulator<T>(relative_keys);
+  p.d_relative_values = tape.gradient_accumulator<T>(relative_values);
   const Arena::Mark mark = tape.arena().mark();
   for_type<T>(HWY_DYNAMIC_DISPATCH(BackwardF32), HWY_DYNAMIC_DISPATCH(BackwardF64))(
       p, AttentionScratch<T>(tape.arena(), p, true));
@@ -690,31 +743,36 @@ Var attend(const Extents& e, const Operand& q, const Operand& k, const Operand& 
     forward(p, options, tape);
     const Var bias = options.offset_bias;
     const int64_t bias_column = first_bias_column(e, options);
-    const Var relative = options.relative_keys;
-    return tape.record("attention", y, {q.var, k.var, v.var, bias, relative}, [=](Tape& t, Var result) {
-      AttentionProblem<T> back = p;
-      back.dy = y_layout.view<const T>(t.gradient<T>(result));
-      const auto apart = [](const Operand& a, const Operand& b) { return a.var.id == b.var.id && a.first != b.first; };
-      // The heads may be a part of their Var, whose rest has to be zero where nothing is there to add to.
-      const auto open = [&](const Operand& of) -> GradientSink<T> {
-        int64_t written = of.elements;
-        for (const Operand* other : {&q, &k, &v}) written += apart(of, *other) ? other->elements : 0;
-        if (written >= of.var.value().elements()) return t.gradient_sink<T>(of.var);
-        return {t.gradient_accumulator<T>(of.var), true};
-      };
-      // Parts of one Var share what is known of it: whether anything is there to add to. Where the same part stands
-      // for two operands, the second must add to what the first has stored.
-      const GradientSink<T> dq = open(q);
-      const GradientSink<T> dk = apart(k, q) ? dq : open(k);
-      const GradientSink<T> dv = apart(v, k) ? dk : apart(v, q) ? dq : open(v);
-      back.dq = q.view<T>(dq.data);
-      back.dk_out = k.view<T>(dk.data);
-      back.dv_out = v.view<T>(dv.data);
-      back.add_dq = dq.accumulate;
-      back.add_dk = dk.accumulate;
-      back.add_dv = dv.accumulate;
-      backward(back, bias, bias_column, relative, t);
-    });
+    const Var relative_keys = options.relative_keys;
+    const Var relative_values = options.relative_values;
+    return tape.record("attention", y, {q.var, k.var, v.var, bias, relative_keys, relative_values},
+                       [=](Tape& t, Var result) {
+                         AttentionProblem<T> back = p;
+                         back.dy = y_layout.view<const T>(t.gradient<T>(result));
+                         const auto apart = [](const Operand& a, const Operand& b) {
+                           return a.var.id == b.var.id && a.first != b.first;
+                         };
+                         // The heads may be a part of their Var, whose rest has to be zero where nothing is there to
+                         // add to.
+                         const auto open = [&](const Operand& of) -> GradientSink<T> {
+                           int64_t written = of.elements;
+                           for (const Operand* other : {&q, &k, &v}) written += apart(of, *other) ? other->elements : 0;
+                           if (written >= of.var.value().elements()) return t.gradient_sink<T>(of.var);
+                           return {t.gradient_accumulator<T>(of.var), true};
+                         };
+                         // Parts of one Var share what is known of it: whether anything is there to add to. Where the
+                         // same part stands for two operands, the second must add to what the first has stored.
+                         const GradientSink<T> dq = open(q);
+                         const GradientSink<T> dk = apart(k, q) ? dq : open(k);
+                         const GradientSink<T> dv = apart(v, k) ? dk : apart(v, q) ? dq : open(v);
+                         back.dq = q.view<T>(dq.data);
+                         back.dk_out = k.view<T>(dk.data);
+                         back.dv_out = v.view<T>(dv.data);
+                         back.add_dq = dq.accumulate;
+                         back.add_dk = dk.accumulate;
+                         back.add_dv = dv.accumulate;
+                         backward(back, bias, bias_column, relative_keys, relative_values, t);
+                       });
   });
 }
 

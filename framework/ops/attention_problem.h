@@ -42,6 +42,7 @@ struct AttentionProblem {
   const T* offset_bias = nullptr;  ///< row h at h bias_stride, from the offset of the last query to key 0 on
   int64_t bias_stride = 0;
   const T* relative_keys = nullptr;
+  const T* relative_values = nullptr;
   int64_t clip = 0;
   AttentionStatistics* statistics = nullptr;
 
@@ -51,6 +52,7 @@ struct AttentionProblem {
   bool add_dq = false, add_dk = false, add_dv = false;
   T* d_offset_bias = nullptr;
   T* d_relative_keys = nullptr;
+  T* d_relative_values = nullptr;
 
   // Of the whole call only: which keys belong to sequence b, from first_key[b] to key_end[b]; null: all.
   const int64_t* first_key = nullptr;
@@ -60,6 +62,8 @@ struct AttentionProblem {
   /// Column of offset j - i among offsets().
   int64_t offset_column(int64_t i, int64_t j) const { return j - i + position(queries - 1); }
   int64_t relative_rows() const { return 2 * clip + 1; }
+  /// Row of the relative keys and values that belongs to this pair.
+  int64_t relative_row(int64_t i, int64_t j) const { return std::clamp(j - i, -clip, clip) + clip; }
   int64_t position(int64_t t) const { return first_position + t; }
   KeyRange keys_of(int64_t b) const {
     return {first_key != nullptr ? first_key[b] : 0, key_end != nullptr ? key_end[b] : keys};
@@ -134,25 +138,31 @@ struct AttentionScratch {
   T* rel_t;    // [dk, relative_pad]
   T* qa;       // [kRows, relative_pad]
   T* k;        // [keys, dk_pad], rotated
+  T* rel_p;    // [kRows, relative_pad] probabilities summed by row of the relative values
+  T* rel_v;    // [relative rows, dv_pad]
   // backward
-  T* vt;      // [dv, keys_pad]
-  T* dy;      // [queries, dv_pad]
-  T* ds;      // [kRows, kCols]
-  T* dq;      // [kRows, dk_pad]
-  T* dk;      // [keys, dk_pad]
-  T* dv;      // [keys, dv_pad]
-  T* d_bias;  // as bias
-  T* rel;     // [relative rows, dk_pad]
-  T* d_rel;   // [relative rows, dk_pad]
-  T* dqa;     // [kRows, relative_pad]
-  T* delta;   // [queries] D_i
+  T* vt;       // [dv, keys_pad]
+  T* dy;       // [queries, dv_pad]
+  T* ds;       // [kRows, kCols]
+  T* dq;       // [kRows, dk_pad]
+  T* dk;       // [keys, dk_pad]
+  T* dv;       // [keys, dv_pad]
+  T* d_bias;   // as bias
+  T* rel;      // [relative rows, dk_pad]
+  T* d_rel;    // [relative rows, dk_pad]
+  T* dqa;      // [kRows, relative_pad]
+  T* rel_vt;   // [dv, relative_pad]
+  T* dya;      // [kRows, relative_pad] dy . relative values
+  T* d_rel_v;  // [relative rows, dv_pad]
+  T* delta;    // [queries] D_i
 
   AttentionScratch(Arena& arena, const AttentionProblem<T>& p, bool backward) {
     dk_pad = padded(p.dk);
     dv_pad = padded(p.dv);
     keys_pad = (p.keys + kCols - 1) / kCols * kCols;
-    const bool shaw = p.relative_keys != nullptr;
-    relative_pad = shaw ? padded(p.relative_rows()) : 0;
+    const int64_t key_rows = p.relative_keys != nullptr ? p.relative_rows() : 0;
+    const int64_t value_rows = p.relative_values != nullptr ? p.relative_rows() : 0;
+    relative_pad = padded(std::max(key_rows, value_rows));
     const auto take = [&](int64_t n) { return arena.allocate<T>(static_cast<std::size_t>(n)); };
     q = take(std::max(p.queries, kRows) * dk_pad);
     kt = take(p.dk * keys_pad);
@@ -167,7 +177,9 @@ struct AttentionScratch {
     row_dot = take(kRows);
     rel_t = take(p.dk * relative_pad);
     qa = take(kRows * relative_pad);
-    rel = take(shaw ? p.relative_rows() * dk_pad : 0);
+    rel = take(key_rows * dk_pad);
+    rel_p = take(value_rows > 0 ? kRows * relative_pad : 0);
+    rel_v = take(value_rows * dv_pad);
     if (!backward) return;
     vt = take(p.dv * keys_pad);
     dy = take(p.queries * dv_pad);
@@ -176,7 +188,10 @@ struct AttentionScratch {
     dk = take(keys_pad * dk_pad);
     dv = take(keys_pad * dv_pad);
     d_bias = take(bias_size);
-    d_rel = take(shaw ? p.relative_rows() * dk_pad : 0);
+    d_rel = take(key_rows * dk_pad);
+    rel_vt = take(value_rows > 0 ? p.dv * relative_pad : 0);
+    dya = take(value_rows > 0 ? kRows * relative_pad : 0);
+    d_rel_v = take(value_rows * dv_pad);
     dqa = take(kRows * relative_pad);
     delta = take(p.queries);
   }

@@ -17,13 +17,16 @@ struct AttentionRows {
     T sum = 0;
     for (int64_t c = 0; c < p.dk; ++c) {
       T key = w.kt[c * w.keys_pad + j];
-      if (p.relative_keys != nullptr) key += p.relative_keys[relative_row(i, j) * p.dk + c];
+      if (p.relative_keys != nullptr) key += p.relative_keys[p.relative_row(i, j) * p.dk + c];
       sum += w.q[t * w.dk_pad + c] * key;
     }
     return bias != nullptr ? sum + bias[p.offset_column(i, j)] : sum;
   }
 
-  int64_t relative_row(int64_t i, int64_t j) const { return std::clamp(j - i, -p.clip, p.clip) + p.clip; }
+  T value(int64_t i, int64_t j, int64_t c) const {
+    const T v = w.v[j * w.dv_pad + c];
+    return p.relative_values != nullptr ? v + p.relative_values[p.relative_row(i, j) * p.dv + c] : v;
+  }
 
   /// y [dv] and the log-sum-exp of one query; entropy and greatest score on request.
   T forward(int64_t t, T* y, double* entropy, double* max_logit) const {
@@ -43,7 +46,7 @@ struct AttentionRows {
       const T e = std::exp(s - largest);
       sum += e;
       if (e > 0) dot += e * s;
-      for (int64_t c = 0; c < p.dv; ++c) y[c] += e * w.v[j * w.dv_pad + c];
+      for (int64_t c = 0; c < p.dv; ++c) y[c] += e * value(i, j, c);
     }
     for (int64_t c = 0; c < p.dv; ++c) y[c] /= sum;
     const T lse = largest + std::log(sum);
@@ -62,8 +65,10 @@ struct AttentionRows {
       const T probability = std::exp(score(t, j) - lse);
       T dp = 0;
       for (int64_t c = 0; c < p.dv; ++c) {
-        dp += w.dy[t * w.dv_pad + c] * w.vt[c * w.keys_pad + j];
-        w.dv[j * w.dv_pad + c] += probability * w.dy[t * w.dv_pad + c];
+        const T share = probability * w.dy[t * w.dv_pad + c];
+        dp += w.dy[t * w.dv_pad + c] * value(i, j, c);
+        w.dv[j * w.dv_pad + c] += share;
+        if (p.relative_values != nullptr) w.d_rel_v[p.relative_row(i, j) * w.dv_pad + c] += share;
       }
       const T ds = probability * (dp - delta);
       if (d_bias != nullptr) d_bias[p.offset_column(i, j)] += ds;
@@ -71,8 +76,8 @@ struct AttentionRows {
         dq[c] += ds * w.k[j * w.dk_pad + c];
         w.dk[j * w.dk_pad + c] += ds * w.q[t * w.dk_pad + c];
         if (p.relative_keys != nullptr) {
-          dq[c] += ds * p.relative_keys[relative_row(i, j) * p.dk + c];
-          w.d_rel[relative_row(i, j) * w.dk_pad + c] += ds * w.q[t * w.dk_pad + c];
+          dq[c] += ds * p.relative_keys[p.relative_row(i, j) * p.dk + c];
+          w.d_rel[p.relative_row(i, j) * w.dk_pad + c] += ds * w.q[t * w.dk_pad + c];
         }
       }
     }

@@ -29,6 +29,7 @@ struct Case {
   RopePairing pairing = RopePairing::interleaved;
   double scale = 0.4;
   int64_t batch = 2;
+  bool relative_values = false;  ///< as many as the relative keys
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
@@ -43,13 +44,14 @@ std::vector<double> frequencies(const Case& c) {
 
 constexpr double kAttentionFactor = 1.1;
 
-/// Operands q, k, v and, where the case has them, offset bias and relative keys.
+/// Operands q, k, v and, where the case has them, offset bias, relative keys and relative values.
 std::vector<Tensor> operands(const Case& c) {
   std::vector<Tensor> in = {random_tensor({c.batch, c.heads, c.queries, c.dk}, DType::f64, 1),
                             random_tensor({c.batch, c.kv_heads, c.keys, c.dk}, DType::f64, 2),
                             random_tensor({c.batch, c.kv_heads, c.keys, c.dv}, DType::f64, 3)};
   if (c.bias) in.push_back(random_tensor({c.heads, c.queries + c.keys - 1}, DType::f64, 4));
   if (c.clip >= 0) in.push_back(random_tensor({2 * c.clip + 1, c.dk}, DType::f64, 5));
+  if (c.relative_values) in.push_back(random_tensor({2 * c.clip + 1, c.dv}, DType::f64, 6));
   return in;
 }
 
@@ -68,7 +70,8 @@ struct Setting {
     if (c.rotary_dims > 0) o.rotary = dtype == DType::f32 ? &f32 : &f64;
     std::size_t next = 3;
     if (c.bias) o.offset_bias = in[next++];
-    if (c.clip >= 0) o.relative_keys = in[next];
+    if (c.clip >= 0) o.relative_keys = in[next++];
+    if (c.relative_values) o.relative_values = in[next];
     return o;
   }
 };
@@ -172,9 +175,16 @@ Reference reference(const Case& c, const std::vector<Tensor>& in, const Tensor& 
           p.push_back(std::exp(s[n] - largest) / sum);
           if (p[n] > 0) entropy -= p[n] * std::log(p[n]);
           const int64_t key_row = (b * c.kv_heads + g) * c.keys + seen[n];
-          add_row(out.run.value, query_row, row_of(in[2], key_row), p[n]);
+          std::vector<double> value = row_of(in[2], key_row);
+          if (c.relative_values) {
+            const int64_t row = std::clamp(seen[n] - i, -c.clip, c.clip) + c.clip;
+            const std::vector<double> added = row_of(in[relative + 1], row);
+            for (std::size_t d = 0; d < value.size(); ++d) value[d] += added[d];
+            add_row(out.run.inputs[relative + 1], row, dy_row, p[n]);
+          }
+          add_row(out.run.value, query_row, value, p[n]);
           add_row(out.run.inputs[2], key_row, dy_row, p[n]);
-          dp.push_back(dot(dy_row, row_of(in[2], key_row)));
+          dp.push_back(dot(dy_row, value));
           mean += p[n] * dp[n];
         }
         for (std::size_t n = 0; n < seen.size(); ++n) {
@@ -303,6 +313,36 @@ std::vector<Case> cases() {
       {.name = "relative_clip_0", .queries = 5, .keys = 5, .clip = 0},
       {.name = "relative_130", .queries = 130, .keys = 130, .heads = 4, .kv_heads = 1, .clip = 16},
       {.name = "relative_70_all", .queries = 70, .keys = 70, .mask = all, .clip = 40},
+      {.name = "values_13", .queries = 13, .keys = 13, .clip = 4, .relative_values = true},
+      {.name = "values_clip_0", .queries = 5, .keys = 5, .clip = 0, .relative_values = true},
+      {.name = "values_130",
+       .queries = 130,
+       .keys = 130,
+       .heads = 4,
+       .kv_heads = 1,
+       .dv = 17,
+       .clip = 16,
+       .relative_values = true},
+      {.name = "values_70_all", .queries = 70, .keys = 70, .mask = all, .clip = 40, .relative_values = true},
+      {.name = "values_130_window",
+       .queries = 130,
+       .keys = 130,
+       .mask = {false, 9, 3},
+       .dv = 3,
+       .clip = 12,
+       .relative_values = true},
+      {.name = "values_of_13_among_70", .queries = 13, .keys = 70, .bias = true, .clip = 2, .relative_values = true},
+      {.name = "values_of_few",
+       .queries = 3,
+       .keys = 150,
+       .mask = {true, 80, 3},
+       .heads = 4,
+       .kv_heads = 2,
+       .dv = 37,
+       .clip = 90,
+       .rotary_dims = 6,
+       .relative_values = true},
+      {.name = "values_of_few_all", .queries = 4, .keys = 90, .mask = all, .clip = 3, .relative_values = true},
       {.name = "rotary_13", .queries = 13, .keys = 13, .rotary_dims = 6},
       {.name = "rotary_70_split",
        .queries = 70,
@@ -400,6 +440,7 @@ TEST(AttentionTest, GradientsMatchDifferences) {
        {Case{.name = "", .queries = 5, .keys = 5, .heads = 4, .kv_heads = 2, .dk = 3, .dv = 4, .bias = true},
         Case{.name = "", .queries = 3, .keys = 6, .mask = {false, 2, 1}, .dk = 4, .dv = 3, .clip = 2, .batch = 1},
         Case{.name = "", .queries = 6, .keys = 6, .mask = {true, 2, 1}, .dk = 5, .dv = 5, .rotary_dims = 4},
+        Case{.name = "", .queries = 3, .keys = 6, .dk = 4, .dv = 3, .clip = 2, .relative_values = true},
         Case{.name = "", .queries = 1, .keys = 1, .dk = 1, .dv = 1}}) {
     EXPECT_LT(gradient_error(attention_of(c), operands(c)), 2e-9);
   }
@@ -491,7 +532,7 @@ TEST(AttentionTest, AddsToGradientsThatAreThere) {
 }
 
 TEST(AttentionTest, GivesGradientsOnlyToThoseThatWantThem) {
-  const Case c{.name = "", .queries = 13, .keys = 13, .bias = true, .clip = 2};
+  const Case c{.name = "", .queries = 13, .keys = 13, .bias = true, .clip = 2, .relative_values = true};
   const std::vector<Tensor> in = operands(c);
   const Tensor dy = cotangent_of(c);
   const Gradients all = run_under(attention_of(c), in, dy);
@@ -666,29 +707,30 @@ TEST(AttentionTest, FewQueriesShowAVisibleNanAndNoOther) {
   }
 }
 
-TEST(AttentionTest, AVisibleNanInABiasOrARelativeKeyShows) {
+TEST(AttentionTest, AVisibleNanInABiasOrARelativeKeyOrValueShows) {
   for (const DType dtype : {DType::f64, DType::f32}) {
-    for (const int64_t T : {9, 70}) {
-      const Case c{.name = "", .queries = T, .keys = T, .bias = true, .clip = 3};
+    for (const int64_t T : {4, 9, 70}) {
+      const Case c{.name = "", .queries = T, .keys = T, .bias = true, .clip = 3, .relative_values = true};
       // Of offset -2: seen by every query from the third on.
-      for (const std::size_t operand : {3u, 4u}) {
+      for (const std::size_t operand : {3u, 4u, 5u}) {
         for (const double x : {kNan, kInfinity}) {
-          // Times a negative element of a query, an infinity hides the key instead.
-          if (operand == 4 && x == kInfinity) continue;
+          // Times a negative element of a query, an infinity hides the key instead; as a value it stays one.
+          if (operand != 3 && x == kInfinity) continue;
           std::vector<Tensor> in;
           for (const Tensor& tensor : operands(c)) in.push_back(cast(tensor, dtype));
           if (operand == 3) {
             for (int64_t h = 0; h < c.heads; ++h) in[3].set(h * (2 * T - 1) + T - 1 - 2, x);
           } else {
-            in[4].set(1 * c.dk, x);
+            in[operand].set(1 * c.dk, x);
           }
           const Gradients got = run_under(attention_of(c), in, cast(cotangent_of(c), dtype));
           for (int64_t t = 0; t < T; ++t) {
             EXPECT_EQ(std::isnan(got.value.at(t * c.dv)), t >= 2) << "query " << t << ", operand " << operand;
           }
           bool shows = false;
-          for (int64_t i = 0; i < got.inputs[2].elements(); ++i) shows = shows || std::isnan(got.inputs[2].at(i));
-          EXPECT_TRUE(shows) << "gradient of v, operand " << operand;
+          const Tensor& gradient = got.inputs[operand == 5 ? 0 : 2];
+          for (int64_t i = 0; i < gradient.elements(); ++i) shows = shows || std::isnan(gradient.at(i));
+          EXPECT_TRUE(shows) << "gradient of " << (operand == 5 ? "q" : "v") << ", operand " << operand;
         }
       }
     }
@@ -710,8 +752,8 @@ TEST(AttentionTest, RefusesOperandsOfSeveralDtypes) {
   EXPECT_THROW(attention(q, q, q, {.rotary = &table}), Error);
 }
 
-TEST(AttentionTest, BiasesAndRelativeKeysOfFutureOffsetsDoNotLeak) {
-  const Case c{.name = "", .queries = 13, .keys = 13, .bias = true, .clip = 3};
+TEST(AttentionTest, BiasesAndRelativeKeysAndValuesOfFutureOffsetsDoNotLeak) {
+  const Case c{.name = "", .queries = 13, .keys = 13, .bias = true, .clip = 3, .relative_values = true};
   const std::vector<Tensor> clean = operands(c);
   const Tensor dy = cotangent_of(c);
   const Gradients expected = run_under(attention_of(c), clean, dy);
@@ -719,12 +761,15 @@ TEST(AttentionTest, BiasesAndRelativeKeysOfFutureOffsetsDoNotLeak) {
     std::vector<Tensor> in = clean;
     in[3] = copy(clean[3]);
     in[4] = copy(clean[4]);
+    in[5] = copy(clean[5]);
     for (int64_t h = 0; h < c.heads; ++h) {
       for (int64_t offset = 1; offset < 13; ++offset) in[3].set(h * 25 + 12 + offset, x);
     }
     EXPECT_LT(run_error(run_under(attention_of(c), in, dy), expected), 1e-12) << "bias " << x;
     for (int64_t i = 4 * c.dk; i < 7 * c.dk; ++i) in[4].set(i, x);
     EXPECT_LT(run_error(run_under(attention_of(c), in, dy), expected), 1e-12) << "bias and keys " << x;
+    for (int64_t i = 4 * c.dv; i < 7 * c.dv; ++i) in[5].set(i, x);
+    EXPECT_LT(run_error(run_under(attention_of(c), in, dy), expected), 1e-12) << "bias, keys and values " << x;
   }
 }
 
@@ -760,7 +805,7 @@ TEST(AttentionTest, GreatScoresDoNotOverflow) {
 
 TEST(AttentionTest, CachedQueriesEqualThoseOfAFullPass) {
   for (const int64_t S : {5, 70, 130}) {
-    Case full{.name = "", .queries = S, .keys = S, .clip = 3, .rotary_dims = 4};
+    Case full{.name = "", .queries = S, .keys = S, .clip = 3, .rotary_dims = 4, .relative_values = true};
     const std::vector<Tensor> in = operands(full);
     const Tensor y = run_under(attention_of(full), in, cotangent_of(full)).value;
     for (const int64_t T : {int64_t{1}, int64_t{2}, S / 2}) {
@@ -788,7 +833,8 @@ TEST(AttentionTest, MemoryGrowsLinearlyWithTheLength) {
                  .kv_heads = 1,
                  .bias = true,
                  .clip = 3,
-                 .batch = 1};
+                 .batch = 1,
+                 .relative_values = true};
     std::vector<Var> leaves;
     std::vector<Tensor> in;
     for (const Tensor& x : operands(c)) in.push_back(cast(x, DType::f32));
@@ -853,23 +899,26 @@ TEST(AttentionTest, ASequenceAmongLongerOnesIsServedAsIfAlone) {
                                         << mask.window_radius);
       const RotaryTable rotary =
           make_rotary_table(std::vector<double>{1.0, 0.3}, 1.1, 0, kKeys, RopePairing::split_half, DType::f64);
-      const auto options = [&](Var bias, int64_t origin, Var relative) {
+      const auto options = [&](Var bias, int64_t origin, Var relative_keys, Var relative_values) {
         return AttentionOptions{.scale = 0.4,
                                 .mask = mask,
                                 .rotary = &rotary,
                                 .offset_bias = bias,
                                 .offset_origin = origin,
-                                .relative_keys = relative};
+                                .relative_keys = relative_keys,
+                                .relative_values = relative_values};
       };
-      const std::vector<Tensor> in = {
-          random_tensor({5, 4, queries, 6}, DType::f64, 1), random_tensor({5, 2, kKeys, 6}, DType::f64, 2),
-          random_tensor({5, 2, kKeys, 5}, DType::f64, 3), random_tensor({4, 2 * kKeys + 7}, DType::f64, 4),
-          random_tensor({5, 6}, DType::f64, 5)};
+      const std::vector<Tensor> in = {random_tensor({5, 4, queries, 6}, DType::f64, 1),
+                                      random_tensor({5, 2, kKeys, 6}, DType::f64, 2),
+                                      random_tensor({5, 2, kKeys, 5}, DType::f64, 3),
+                                      random_tensor({4, 2 * kKeys + 7}, DType::f64, 4),
+                                      random_tensor({5, 6}, DType::f64, 5),
+                                      random_tensor({5, 5}, DType::f64, 7)};
       const int64_t origin = kKeys + 2;
       const Tensor dy = random_tensor({5, 4, queries, 5}, DType::f64, 6);
       const Gradients together = run_under(
           [&](Tape&, const std::vector<Var>& x) {
-            AttentionOptions o = options(x[3], origin, x[4]);
+            AttentionOptions o = options(x[3], origin, x[4], x[5]);
             o.first_key = first_key;
             o.key_end = key_end;
             return attention(x[0], x[1], x[2], o);
@@ -888,10 +937,10 @@ TEST(AttentionTest, ASequenceAmongLongerOnesIsServedAsIfAlone) {
         if (end > begin) {
           const Gradients alone = run_under(
               [&](Tape&, const std::vector<Var>& x) {
-                return attention(x[0], x[1], x[2], options(x[3], origin, x[4]));
+                return attention(x[0], x[1], x[2], options(x[3], origin, x[4], x[5]));
               },
               {rows_of_sequence(in[0], b, skipped, shown), rows_of_sequence(in[1], b, begin, end),
-               rows_of_sequence(in[2], b, begin, end), in[3], in[4]},
+               rows_of_sequence(in[2], b, begin, end), in[3], in[4], in[5]},
               rows_of_sequence(dy, b, skipped, shown));
           EXPECT_LT(greatest_difference(alone.value, rows_of_sequence(together.value, b, skipped, shown)), 1e-13);
           if (end == kKeys) {
@@ -930,11 +979,12 @@ TEST(AttentionTest, GradientsOfSequencesOfUnequalLengthMatchDifferences) {
                                .mask = {.causal = causal},
                                .offset_bias = in[1],
                                .relative_keys = in[2],
+                               .relative_values = in[3],
                                .first_key = first_key,
                                .key_end = key_end});
     };
     EXPECT_LT(gradient_error(f, {random_tensor({3, 7, 12}, DType::f64, 1), random_tensor({2, 13}, DType::f64, 2),
-                                 random_tensor({3, 3}, DType::f64, 3)}),
+                                 random_tensor({3, 3}, DType::f64, 3), random_tensor({3, 3}, DType::f64, 4)}),
               2e-9);
   }
 }
@@ -1013,6 +1063,10 @@ TEST(AttentionTest, RefusesOperandsThatDoNotFit) {
             }).find("offset_bias"),
             std::string::npos);
   EXPECT_NE(message_of([&] { attention(q, k, k, {.relative_keys = make({4, 6})}); }).find("4 rows"), std::string::npos);
+  EXPECT_NE(message_of([&] {
+              attention(q, k, k, {.relative_keys = make({5, 6}), .relative_values = make({3, 6})});
+            }).find("relative_keys has 5 rows, relative_values 3"),
+            std::string::npos);
   const RotaryTable table =
       make_rotary_table(std::vector<double>{1.0, 0.1}, 1.0, 0, 2, RopePairing::interleaved, DType::f64);
   EXPECT_NE(message_of([&] { attention(q, k, k, {.rotary = &table}); }).find("2 positions"), std::string::npos);
