@@ -162,7 +162,8 @@ StepResult Trainer::step(int64_t step, const StepRequest& request) {
     request.clock->start();
   }
   fill_batch(step);
-  model_.prepare(config_.train.context_length);
+  model_.prepare(config_.train.context_length,
+                 {.training = TrainingStep{static_cast<uint64_t>(config_.train.seed), static_cast<uint32_t>(step)}});
   lap(request, "data");
   const auto n_lanes = static_cast<int64_t>(lanes_.size());
 

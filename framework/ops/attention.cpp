@@ -6,6 +6,7 @@
 #include "framework/ops/small_gemm-inl.h"
 
 #include <cstring>
+#include <type_traits>
 
 #include "framework/for_type.h"
 #include "framework/ops/attention.h"
@@ -27,10 +28,11 @@ void clear(T* x, int64_t n) {
 template <class T>
 inline constexpr int kSafeExponent = std::numeric_limits<T>::max_exponent / 2 - 8;
 
-/// to [rows, padded] = scale * from [rows, n], filled up with zeros. Returns false where an element is a NaN, an
-/// infinity or so great that a product of masked elements could become one.
+/// to [rows, padded] = scale * (from [rows, n] + added [n], which may be null), filled up with zeros. Returns false
+/// where an element is a NaN, an infinity or so great that a product of masked elements could become one.
 template <class T>
-bool pack_rows(const T* from, int64_t row_stride, int64_t rows, int64_t n, int64_t padded, T scale, T* to) {
+bool pack_rows(const T* from, int64_t row_stride, int64_t rows, int64_t n, int64_t padded, T scale,
+               const std::type_identity_t<T>* added, T* to) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   // What reaches 2^kSafeExponent becomes infinite times this, and infinity times 0 is NaN.
@@ -40,12 +42,14 @@ bool pack_rows(const T* from, int64_t row_stride, int64_t rows, int64_t n, int64
   const int64_t whole = n / lanes * lanes;
   for (int64_t r = 0; r < rows; ++r, from += row_stride, to += padded) {
     for (int64_t c = 0; c < whole; c += lanes) {
-      const auto x = hn::Mul(hn::LoadU(d, from + c), hn::Set(d, scale));
+      auto x = hn::LoadU(d, from + c);
+      if (added != nullptr) x = hn::Add(x, hn::LoadU(d, added + c));
+      x = hn::Mul(x, hn::Set(d, scale));
       hn::StoreU(x, d, to + c);
       zero_if_safe = hn::MulAdd(hn::Mul(x, hn::Set(d, to_infinity)), hn::Zero(d), zero_if_safe);
     }
     for (int64_t c = whole; c < n; ++c) {
-      to[c] = from[c] * scale;
+      to[c] = (added != nullptr ? from[c] + added[c] : from[c]) * scale;
       rest_if_safe += to[c] * to_infinity * T(0);
     }
     for (int64_t c = n; c < padded; ++c) to[c] = 0;
@@ -158,16 +162,18 @@ class Head {
 
   // Keys and values of one key/value head; true where all are finite.
   bool pack_keys(int64_t g, bool backward) {
-    const bool finite_k = pack_rows(p.k.head(0, g), p.k.row_stride, p.keys, p.dk, w.dk_pad, T(1), w.k);
+    const bool finite_k = pack_rows(p.k.head(0, g), p.k.row_stride, p.keys, p.dk, w.dk_pad, T(1), nullptr, w.k);
     rotate_rows(p.rotary, RotarySide::keys, 0, p.keys, w.dk_pad, false, w.k);
     transpose(w.k, p.keys, p.dk, w.dk_pad, w.keys_pad, w.kt);
-    const bool finite_v = pack_rows(p.v.head(0, g), p.v.row_stride, p.keys, p.dv, w.dv_pad, T(1), w.v);
+    const bool finite_v = pack_rows(p.v.head(0, g), p.v.row_stride, p.keys, p.dv, w.dv_pad, T(1), nullptr, w.v);
     if (backward) transpose(w.v, p.keys, p.dv, w.dv_pad, w.keys_pad, w.vt);
     return finite_k && finite_v;
   }
 
   bool pack_queries(int64_t h) {
-    bool finite = pack_rows(p.q.head(0, h), p.q.row_stride, p.queries, p.dk, w.dk_pad, p.scale, w.q);
+    h_ = h;
+    const T* added = p.query_bias != nullptr ? p.query_bias + h * p.dk : nullptr;
+    bool finite = pack_rows(p.q.head(0, h), p.q.row_stride, p.queries, p.dk, w.dk_pad, p.scale, added, w.q);
     rotate_rows(p.rotary, RotarySide::queries, p.position(0), p.queries, w.dk_pad, false, w.q);
     if (p.offset_bias != nullptr) {
       const T* bias = p.offset_bias + h * p.bias_stride;
@@ -186,14 +192,18 @@ class Head {
     const int64_t rows = p.relative_rows();
     bool finite = true;
     if (p.relative_keys != nullptr) {
-      transpose(p.relative_keys, rows, p.dk, p.dk, w.relative_pad, w.rel_t);
-      if (backward) clear(w.d_rel, rows * w.dk_pad);
-      finite = pack_rows(p.relative_keys, p.dk, rows, p.dk, w.dk_pad, T(1), w.rel);
+      if (backward) clear(w.d_rel, p.relative_heads * rows * w.dk_pad);
+      for (int64_t h = 0; h < p.relative_heads; ++h) {
+        const T* from = p.relative_key(h, 0);
+        const int64_t stride = p.relative_heads * p.dk;
+        transpose(from, rows, p.dk, stride, w.relative_pad, w.rel_t + h * p.dk * w.relative_pad);
+        finite = pack_rows(from, stride, rows, p.dk, w.dk_pad, T(1), nullptr, w.rel + h * rows * w.dk_pad) && finite;
+      }
     }
     if (p.relative_values != nullptr) {
       if (backward) transpose(p.relative_values, rows, p.dv, p.dv, w.relative_pad, w.rel_vt);
       if (backward) clear(w.d_rel_v, rows * w.dv_pad);
-      finite = pack_rows(p.relative_values, p.dv, rows, p.dv, w.dv_pad, T(1), w.rel_v) && finite;
+      finite = pack_rows(p.relative_values, p.dv, rows, p.dv, w.dv_pad, T(1), nullptr, w.rel_v) && finite;
     }
     return finite;
   }
@@ -205,7 +215,7 @@ class Head {
     double* entropy = p.statistics != nullptr ? p.statistics->entropy + h : nullptr;
     double* max_logit = p.statistics != nullptr ? p.statistics->max_logit + h : nullptr;
     if (!finite) {
-      const AttentionRows<T> rows{p, w, p.offset_bias != nullptr ? w.bias : nullptr};
+      const AttentionRows<T> rows{p, w, h, p.offset_bias != nullptr ? w.bias : nullptr};
       for (int64_t t = 0; t < p.queries; ++t) lse[t] = rows.forward(t, y + t * p.y.row_stride, entropy, max_logit);
       return;
     }
@@ -235,7 +245,7 @@ class Head {
 
   void backward(int64_t h, bool finite_keys) {
     const bool finite_queries = pack_queries(h);
-    const bool finite_dy = pack_rows(p.dy.head(0, h), p.dy.row_stride, p.queries, p.dv, w.dv_pad, T(1), w.dy);
+    const bool finite_dy = pack_rows(p.dy.head(0, h), p.dy.row_stride, p.queries, p.dv, w.dv_pad, T(1), nullptr, w.dy);
     const bool finite = finite_queries && finite_dy && finite_keys;
     const T* lse = p.lse + h * p.lse_stride;
     const T* y = p.y.head(0, h);
@@ -251,14 +261,18 @@ class Head {
       if (finite) {
         backward_rows(t0, rows, lse, d_bias);
       } else {
-        const AttentionRows<T> by_row{p, w, p.offset_bias != nullptr ? w.bias : nullptr};
+        const AttentionRows<T> by_row{p, w, h, p.offset_bias != nullptr ? w.bias : nullptr};
         for (int64_t r = 0; r < rows; ++r)
           by_row.backward(t0 + r, lse[t0 + r], w.delta[t0 + r], w.dq + r * w.dk_pad, d_bias);
       }
+      if (!p.dq && p.d_query_bias == nullptr) continue;
+      rotate_rows(p.rotary, RotarySide::queries, p.position(t0), rows, w.dk_pad, true, w.dq);
       if (p.dq) {
-        rotate_rows(p.rotary, RotarySide::queries, p.position(t0), rows, w.dk_pad, true, w.dq);
         unpack_rows(w.dq, rows, w.dk_pad, p.scale, p.add_dq, p.dk, p.dq.head(0, h) + t0 * p.dq.row_stride,
                     p.dq.row_stride);
+      }
+      for (int64_t r = 0; r < rows && p.d_query_bias != nullptr; ++r) {
+        for (int64_t c = 0; c < p.dk; ++c) p.d_query_bias[h * p.dk + c] += w.dq[r * w.dk_pad + c] * p.scale;
       }
     }
     if (d_bias != nullptr) {
@@ -281,7 +295,10 @@ class Head {
 
   void unpack_relative() {
     if (p.d_relative_keys != nullptr) {
-      unpack_rows(w.d_rel, p.relative_rows(), w.dk_pad, T(1), true, p.dk, p.d_relative_keys, p.dk);
+      for (int64_t h = 0; h < p.relative_heads; ++h) {
+        unpack_rows(w.d_rel + h * p.relative_rows() * w.dk_pad, p.relative_rows(), w.dk_pad, T(1), true, p.dk,
+                    p.d_relative_keys + h * p.dk, p.relative_heads * p.dk);
+      }
     }
     if (p.d_relative_values != nullptr) {
       unpack_rows(w.d_rel_v, p.relative_rows(), w.dv_pad, T(1), true, p.dv, p.d_relative_values, p.dv);
@@ -312,7 +329,10 @@ class Head {
       T* s = w.s + r * kCols;
       const int64_t i = p.position(t0 + r);
       const int64_t width = tile.width[r];
-      if (p.offset_bias != nullptr) {
+      const int64_t keys = std::min(width, p.keys - j0);
+      if (p.offset_bias != nullptr && p.positions != nullptr) {
+        for (int64_t c = 0; c < keys; ++c) s[c] += w.bias[p.offset_column(i, j0 + c)];
+      } else if (p.offset_bias != nullptr) {
         const T* bias = w.bias + p.offset_column(i, j0);
         for (int64_t c = 0; c < width; c += lanes) {
           hn::StoreU(hn::Add(hn::LoadU(d, s + c), hn::LoadU(d, bias + c)), d, s + c);
@@ -320,7 +340,7 @@ class Head {
       }
       if (p.relative_keys != nullptr) {
         const T* qa = w.qa + r * w.relative_pad;
-        for (int64_t c = 0; c < width; ++c) s[c] += qa[p.relative_row(i, j0 + c)];
+        for (int64_t c = 0; c < keys; ++c) s[c] += qa[p.relative_row(i, j0 + c)];
       }
       if (!tile.full) hide(p, tile, i, r, j0, width, s);
     }
@@ -341,10 +361,37 @@ class Head {
     }
   }
 
+  /// Rows of the relative keys and values that the tiles of these queries can read, from and to whole vectors.
+  KeyRange relative_range(int64_t t0, int64_t rows) const {
+    if (w.relative_pad == 0) return {};
+    const KeyRange first = p.local_keys(p.position(t0));
+    const KeyRange last = p.local_keys(p.position(t0 + rows - 1));
+    const int64_t seen = std::max({first.end, last.end, p.global_keys()});
+    const int64_t end = std::min((seen + kCols - 1) / kCols * kCols, p.keys);
+    const int64_t begin = p.global_keys() > 0 ? 0 : std::min({first.begin, last.begin, end - 1}) / kCols * kCols;
+    constexpr int64_t kPad = AttentionScratch<T>::kPad;
+    return {p.relative_row(p.position(t0 + rows - 1), begin) / kPad * kPad,
+            AttentionScratch<T>::padded(p.relative_row(p.position(t0), end - 1) + 1)};
+  }
+
+  /// to [rows, relative_pad], within the range = from [rows, columns] . table, which is turned.
+  void relative_products(const T* from, int64_t stride, int64_t rows, int64_t columns, const T* table, T* to) const {
+    small_gemm<T>(rows, range_.end - range_.begin, columns, {from, stride, 1}, table + range_.begin, w.relative_pad,
+                  false, to + range_.begin, w.relative_pad);
+  }
+
+  void clear_relative(int64_t rows, T* x) const {
+    for (int64_t r = 0; r < rows; ++r) clear(x + r * w.relative_pad + range_.begin, range_.end - range_.begin);
+  }
+
+  /// Relative rows of the range, without those that only fill up the last vector.
+  int64_t range_rows() const { return std::min(range_.end, p.relative_rows()) - range_.begin; }
+
   void relative_scores(int64_t t0, int64_t rows) {
+    range_ = relative_range(t0, rows);
     if (p.relative_keys == nullptr) return;
-    small_gemm<T>(rows, w.relative_pad, p.dk, {w.q + t0 * w.dk_pad, w.dk_pad, 1}, w.rel_t, w.relative_pad, false, w.qa,
-                  w.relative_pad);
+    relative_products(w.q + t0 * w.dk_pad, w.dk_pad, rows, p.dk, w.rel_t + p.relative_head(h_) * p.dk * w.relative_pad,
+                      w.qa);
   }
 
   void forward_rows(int64_t t0, int64_t rows) {
@@ -357,8 +404,8 @@ class Head {
       w.row_dot[r] = 0;
     }
     clear(w.o, rows * w.dv_pad);
-    if (p.relative_values != nullptr) clear(w.rel_p, rows * w.relative_pad);
     relative_scores(t0, rows);
+    if (p.relative_values != nullptr) clear_relative(rows, w.rel_p);
     bool first = true;
     for_tiles(t0, rows, [&](int64_t j0, const TileMask& tile) HWY_ATTR {
       scores(t0, rows, j0, tile);
@@ -404,7 +451,9 @@ class Head {
             }
           };
           shrink_row(w.o + r * w.dv_pad, w.dv_pad);
-          if (p.relative_values != nullptr) shrink_row(w.rel_p + r * w.relative_pad, w.relative_pad);
+          if (p.relative_values != nullptr) {
+            shrink_row(w.rel_p + r * w.relative_pad + range_.begin, range_.end - range_.begin);
+          }
         }
         add_by_relative_row(t0, r, j0, tile);
       }
@@ -413,8 +462,8 @@ class Head {
       first = false;
     });
     if (p.relative_values != nullptr) {
-      small_gemm<T>(rows, w.dv_pad, p.relative_rows(), {w.rel_p, w.relative_pad, 1}, w.rel_v, w.dv_pad, true, w.o,
-                    w.dv_pad);
+      small_gemm<T>(rows, w.dv_pad, range_rows(), {w.rel_p + range_.begin, w.relative_pad, 1},
+                    w.rel_v + range_.begin * w.dv_pad, w.dv_pad, true, w.o, w.dv_pad);
     }
   }
 
@@ -432,11 +481,10 @@ class Head {
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
     clear(w.dq, rows * w.dk_pad);
     relative_scores(t0, rows);
-    if (p.relative_keys != nullptr) clear(w.dqa, rows * w.relative_pad);
+    if (p.relative_keys != nullptr) clear_relative(rows, w.dqa);
     if (p.relative_values != nullptr) {
-      clear(w.rel_p, rows * w.relative_pad);
-      small_gemm<T>(rows, w.relative_pad, p.dv, {w.dy + t0 * w.dv_pad, w.dv_pad, 1}, w.rel_vt, w.relative_pad, false,
-                    w.dya, w.relative_pad);
+      clear_relative(rows, w.rel_p);
+      relative_products(w.dy + t0 * w.dv_pad, w.dv_pad, rows, p.dv, w.rel_vt, w.dya);
     }
     for_tiles(t0, rows, [&](int64_t j0, const TileMask& tile) HWY_ATTR {
       scores(t0, rows, j0, tile);
@@ -451,7 +499,7 @@ class Head {
         const int64_t i = p.position(t0 + r);
         if (p.relative_values != nullptr) {
           const T* dya = w.dya + r * w.relative_pad;
-          for (int64_t c = 0; c < width; ++c) ds[c] += dya[p.relative_row(i, j0 + c)];
+          for (int64_t c = 0; c < std::min(width, tile.columns); ++c) ds[c] += dya[p.relative_row(i, j0 + c)];
         }
         const auto shift = hn::Set(d, lse[t0 + r]);
         const auto delta = hn::Set(d, w.delta[t0 + r]);
@@ -462,7 +510,9 @@ class Head {
         }
         for (int64_t c = width; c < tile_width; ++c) s[c] = ds[c] = 0;
         add_by_relative_row(t0, r, j0, tile);
-        if (d_bias != nullptr) {
+        if (d_bias != nullptr && p.positions != nullptr) {
+          for (int64_t c = 0; c < std::min(width, tile.columns); ++c) d_bias[p.offset_column(i, j0 + c)] += ds[c];
+        } else if (d_bias != nullptr) {
           T* out = d_bias + p.offset_column(i, j0);
           for (int64_t c = 0; c < width; c += lanes) {
             hn::StoreU(hn::Add(hn::LoadU(d, out + c), hn::LoadU(d, ds + c)), d, out + c);
@@ -488,19 +538,22 @@ class Head {
                     [&](int64_t r, int64_t, int64_t&, int64_t& end, int64_t&) { end = std::min(end, tile.width[r]); });
     });
     if (p.relative_keys != nullptr) {
-      small_gemm<T>(rows, w.dk_pad, p.relative_rows(), {w.dqa, w.relative_pad, 1}, w.rel, w.dk_pad, true, w.dq,
-                    w.dk_pad);
-      small_gemm<T>(p.relative_rows(), w.dk_pad, rows, {w.dqa, 1, w.relative_pad}, w.q + t0 * w.dk_pad, w.dk_pad, true,
-                    w.d_rel, w.dk_pad);
+      const int64_t at = (p.relative_head(h_) * p.relative_rows() + range_.begin) * w.dk_pad;
+      small_gemm<T>(rows, w.dk_pad, range_rows(), {w.dqa + range_.begin, w.relative_pad, 1}, w.rel + at, w.dk_pad, true,
+                    w.dq, w.dk_pad);
+      small_gemm<T>(range_rows(), w.dk_pad, rows, {w.dqa + range_.begin, 1, w.relative_pad}, w.q + t0 * w.dk_pad,
+                    w.dk_pad, true, w.d_rel + at, w.dk_pad);
     }
     if (p.relative_values != nullptr) {
-      small_gemm<T>(p.relative_rows(), w.dv_pad, rows, {w.rel_p, 1, w.relative_pad}, w.dy + t0 * w.dv_pad, w.dv_pad,
-                    true, w.d_rel_v, w.dv_pad);
+      small_gemm<T>(range_rows(), w.dv_pad, rows, {w.rel_p + range_.begin, 1, w.relative_pad}, w.dy + t0 * w.dv_pad,
+                    w.dv_pad, true, w.d_rel_v + range_.begin * w.dv_pad, w.dv_pad);
     }
   }
 
   const AttentionProblem<T>& p;
   const AttentionScratch<T>& w;
+  int64_t h_ = 0;        ///< the head in hand
+  KeyRange range_ = {};  ///< relative_range() of the queries in hand
 };
 
 /// Zeroes rows [begin, end) of every head of sequence b.
@@ -627,8 +680,29 @@ void check_sequences(const Extents& e, const AttentionOptions& o) {
   }
 }
 
+/// Heads that have relative keys of their own: all, or 1 where they share them.
+int64_t keys_of_heads(const Extents& e, Var relative_keys) {
+  return relative_keys && relative_keys.shape()[-1] == e.H * e.dk ? e.H : 1;
+}
+
+/// From the first key's position to the last's.
+int64_t span_of(const Extents& e, std::span<const int32_t> positions) {
+  return e.keys == 0 ? 0 : positions[static_cast<std::size_t>(e.keys - 1)] - positions[0];
+}
+
+void check_positions(const Extents& e, std::span<const int32_t> positions) {
+  if (positions.empty()) return;
+  require(static_cast<int64_t>(positions.size()) >= e.keys, "attention: {} positions for {} keys", positions.size(),
+          e.keys);
+  for (std::size_t j = 1; j < positions.size(); ++j) {
+    require(positions[j - 1] < positions[j], "attention: position {} of key {} does not exceed {} of the key before",
+            positions[j], j, positions[j - 1]);
+  }
+}
+
 void check(const Extents& e, Var q, const AttentionOptions& o) {
   check_same_dtype("attention: offset_bias", q, o.offset_bias);
+  check_same_dtype("attention: query_bias", q, o.query_bias);
   check_same_dtype("attention: relative_keys", q, o.relative_keys);
   check_same_dtype("attention: relative_values", q, o.relative_values);
   require(e.G >= 1 && e.H % e.G == 0, "attention: {} query heads cannot share {} key/value heads", e.H, e.G);
@@ -637,21 +711,27 @@ void check(const Extents& e, Var q, const AttentionOptions& o) {
   require(e.queries <= e.keys || !positions_matter,
           "attention: {} queries for {} keys; queries stand at the end of the keys", e.queries, e.keys);
   check_sequences(e, o);
+  check_positions(e, o.positions);
   if (o.offset_bias) {
     const int64_t origin = o.offset_origin < 0 ? e.keys - 1 : o.offset_origin;
     const Shape& shape = o.offset_bias.shape();
+    require(o.offset_origin >= 0 || o.positions.empty(), "attention: positions go with an offset_origin that is given");
     if (o.offset_origin < 0) check_shape("attention: offset_bias", shape, {e.H, e.keys + e.queries - 1});
     check_shape("attention: offset_bias", shape, {e.H, -1});
-    require(origin >= e.keys - 1 && shape[1] - origin >= e.queries,
+    // With positions, those of any sequence.
+    const int64_t spread = o.positions.empty() ? e.keys - 1 : span_of(e, o.positions);
+    const int64_t ahead = o.positions.empty() ? e.queries - 1 : spread;
+    require(origin >= spread && shape[1] - origin > ahead,
             "attention: offset_bias has {} columns from offset {} on; {} queries of {} keys need {} from {} on",
-            shape[1], -origin, e.queries, e.keys, e.keys + e.queries - 1, 1 - e.keys);
+            shape[1], -origin, e.queries, e.keys, spread + ahead + 1, -spread);
   }
+  if (o.query_bias) check_shape("attention: query_bias", o.query_bias.shape(), {e.H, e.dk});
   const auto check_relative = [](const char* name, Var table, int64_t columns) {
     if (!table) return;
     check_shape(name, table.shape(), {-1, columns});
     require(table.shape()[0] % 2 == 1, "{} has {} rows, expected 2 clip + 1", name, table.shape()[0]);
   };
-  check_relative("attention: relative_keys", o.relative_keys, e.dk);
+  check_relative("attention: relative_keys", o.relative_keys, keys_of_heads(e, o.relative_keys) * e.dk);
   check_relative("attention: relative_values", o.relative_values, e.dv);
   require(!o.relative_keys || !o.relative_values || o.relative_keys.shape()[0] == o.relative_values.shape()[0],
           "attention: relative_keys has {} rows, relative_values {}; both are clipped alike",
@@ -667,7 +747,8 @@ void check(const Extents& e, Var q, const AttentionOptions& o) {
 
 /// Column of the offset of the last query to key 0.
 int64_t first_bias_column(const Extents& e, const AttentionOptions& o) {
-  return (o.offset_origin < 0 ? e.keys - 1 : o.offset_origin) - (e.keys - 1);
+  const int64_t origin = o.offset_origin < 0 ? e.keys - 1 : o.offset_origin;
+  return origin - (o.positions.empty() ? e.keys - 1 : span_of(e, o.positions));
 }
 
 template <class T>
@@ -686,12 +767,16 @@ AttentionProblem<T> make_problem(const Extents& e, const AttentionOptions& o) {
   p.rotary = o.rotary;
   if (!o.first_key.empty()) p.first_key = o.first_key.data();
   if (!o.key_end.empty()) p.key_end = o.key_end.data();
+  if (!o.positions.empty() && e.keys > 0) p.positions = o.positions.data();
   if (o.offset_bias) {
+    p.first_offset = p.farthest();
     p.offset_bias = o.offset_bias.value().data<T>() + first_bias_column(e, o);
     p.bias_stride = o.offset_bias.shape()[1];
   }
+  if (o.query_bias) p.query_bias = o.query_bias.value().data<T>();
   if (o.relative_keys) {
     p.relative_keys = o.relative_keys.value().data<T>();
+    p.relative_heads = keys_of_heads(e, o.relative_keys);
     p.clip = (o.relative_keys.shape()[0] - 1) / 2;
   }
   if (o.relative_values) {
@@ -712,15 +797,20 @@ void forward(AttentionProblem<T>& p, const AttentionOptions& options, Tape& tape
   p.statistics = nullptr;
 }
 
-/// Runs the kernel; the gradients of q, k and v are already open in p. Opens those of the biases, of which
-/// `bias_column` is the first column that p reads.
+/// The Vars that act on scores and values, beside q, k and v.
+struct Additions {
+  Var offset_bias, query_bias, relative_keys, relative_values;
+  int64_t bias_column;  ///< the first column of offset_bias that is read
+};
+
+/// Runs the kernel; the gradients of q, k and v are already open in p. Opens those of the rest.
 template <class T>
-void backward(AttentionProblem<T> p, Var offset_bias, int64_t bias_column, Var relative_keys, Var relative_values,
-              Tape& tape) {
-  p.d_offset_bias = tape.gradient_accumulator<T>(offset_bias);
-  if (p.d_offset_bias != nullptr) p.d_offset_bias += bias_column;
-  p.d_relative_keys = tape.gradient_accumulator<T>(relative_keys);
-  p.d_relative_values = tape.gradient_accumulator<T>(relative_values);
+void backward(AttentionProblem<T> p, const Additions& additions, Tape& tape) {
+  p.d_offset_bias = tape.gradient_accumulator<T>(additions.offset_bias);
+  if (p.d_offset_bias != nullptr) p.d_offset_bias += additions.bias_column;
+  p.d_query_bias = tape.gradient_accumulator<T>(additions.query_bias);
+  p.d_relative_keys = tape.gradient_accumulator<T>(additions.relative_keys);
+  p.d_relative_values = tape.gradient_accumulator<T>(additions.relative_values);
   const Arena::Mark mark = tape.arena().mark();
   for_type<T>(HWY_DYNAMIC_DISPATCH(BackwardF32), HWY_DYNAMIC_DISPATCH(BackwardF64))(
       p, AttentionScratch<T>(tape.arena(), p, true));
@@ -741,38 +831,39 @@ Var attend(const Extents& e, const Operand& q, const Operand& k, const Operand& 
     p.v = v.value<T>();
     p.y = y_layout.view<T>(y.data<T>());
     forward(p, options, tape);
-    const Var bias = options.offset_bias;
-    const int64_t bias_column = first_bias_column(e, options);
-    const Var relative_keys = options.relative_keys;
-    const Var relative_values = options.relative_values;
-    return tape.record("attention", y, {q.var, k.var, v.var, bias, relative_keys, relative_values},
-                       [=](Tape& t, Var result) {
-                         AttentionProblem<T> back = p;
-                         back.dy = y_layout.view<const T>(t.gradient<T>(result));
-                         const auto apart = [](const Operand& a, const Operand& b) {
-                           return a.var.id == b.var.id && a.first != b.first;
-                         };
-                         // The heads may be a part of their Var, whose rest has to be zero where nothing is there to
-                         // add to.
-                         const auto open = [&](const Operand& of) -> GradientSink<T> {
-                           int64_t written = of.elements;
-                           for (const Operand* other : {&q, &k, &v}) written += apart(of, *other) ? other->elements : 0;
-                           if (written >= of.var.value().elements()) return t.gradient_sink<T>(of.var);
-                           return {t.gradient_accumulator<T>(of.var), true};
-                         };
-                         // Parts of one Var share what is known of it: whether anything is there to add to. Where the
-                         // same part stands for two operands, the second must add to what the first has stored.
-                         const GradientSink<T> dq = open(q);
-                         const GradientSink<T> dk = apart(k, q) ? dq : open(k);
-                         const GradientSink<T> dv = apart(v, k) ? dk : apart(v, q) ? dq : open(v);
-                         back.dq = q.view<T>(dq.data);
-                         back.dk_out = k.view<T>(dk.data);
-                         back.dv_out = v.view<T>(dv.data);
-                         back.add_dq = dq.accumulate;
-                         back.add_dk = dk.accumulate;
-                         back.add_dv = dv.accumulate;
-                         backward(back, bias, bias_column, relative_keys, relative_values, t);
-                       });
+    const Additions additions{options.offset_bias, options.query_bias, options.relative_keys, options.relative_values,
+                              first_bias_column(e, options)};
+    const auto inputs = {q.var,
+                         k.var,
+                         v.var,
+                         additions.offset_bias,
+                         additions.query_bias,
+                         additions.relative_keys,
+                         additions.relative_values};
+    return tape.record("attention", y, inputs, [=](Tape& t, Var result) {
+      AttentionProblem<T> back = p;
+      back.dy = y_layout.view<const T>(t.gradient<T>(result));
+      const auto apart = [](const Operand& a, const Operand& b) { return a.var.id == b.var.id && a.first != b.first; };
+      // The heads may be a part of their Var, whose rest has to be zero where nothing is there to add to.
+      const auto open = [&](const Operand& of) -> GradientSink<T> {
+        int64_t written = of.elements;
+        for (const Operand* other : {&q, &k, &v}) written += apart(of, *other) ? other->elements : 0;
+        if (written >= of.var.value().elements()) return t.gradient_sink<T>(of.var);
+        return {t.gradient_accumulator<T>(of.var), true};
+      };
+      // Parts of one Var share what is known of it: whether anything is there to add to. Where the same part stands
+      // for two operands, the second must add to what the first has stored.
+      const GradientSink<T> dq = open(q);
+      const GradientSink<T> dk = apart(k, q) ? dq : open(k);
+      const GradientSink<T> dv = apart(v, k) ? dk : apart(v, q) ? dq : open(v);
+      back.dq = q.view<T>(dq.data);
+      back.dk_out = k.view<T>(dk.data);
+      back.dv_out = v.view<T>(dv.data);
+      back.add_dq = dq.accumulate;
+      back.add_dk = dk.accumulate;
+      back.add_dv = dv.accumulate;
+      backward(back, additions, t);
+    });
   });
 }
 

@@ -35,8 +35,11 @@ struct AttentionOptions {
       nullptr;                 ///< rotates q and k while they are packed; covers S positions; outlives the tape
   Var offset_bias = {};        ///< [H, n]: column j - i + offset_origin is added to the scaled score of (i, j)
   int64_t offset_origin = -1;  ///< column of offset 0; -1: S - 1, and then n = S + T - 1
-  Var relative_keys = {};      ///< [2c + 1, dk] (Shaw et al. 2018): a = row clip(j - i, -c, c) + c is added to k
+  Var query_bias = {};         ///< [H, dk]: u is added to q
+  Var relative_keys = {};      ///< [2c + 1, dk] (Shaw et al. 2018): a = row clip(j - i, -c, c) + c is added to k; or
+                               ///< [2c + 1, H dk], of which head h takes columns h dk on
   Var relative_values = {};    ///< [2c + 1, dv], likewise: row b is added to v; as many rows as relative_keys
+  std::span<const int32_t> positions = {};  ///< [at least S], ascending: see below; empty: 0, 1, ... Outlives the tape
   std::span<const int64_t> first_key = {};  ///< [B]: see below; empty: 0. Outlives the tape
   std::span<const int64_t> key_end = {};    ///< [B]: likewise; empty: S
   AttentionStatistics* statistics = nullptr;
@@ -44,7 +47,7 @@ struct AttentionOptions {
 
 /// Scaled dot-product attention as one op, in tiles, with an online softmax; memory O(T + S).
 ///
-///   s_ij = scale (q_i . (k_j + a_ij)) + bias_ij,   p_ij = softmax over visible j,   y_i = sum_j p_ij (v_j + b_ij)
+///   s_ij = scale (q_i + u) . (k_j + a_ij) + bias_ij,   p_ij = softmax over visible j,   y_i = sum_j p_ij (v_j + b_ij)
 ///
 /// q [B, H, T, dk], k [B, G, S, dk], v [B, G, S, dv] -> [B, H, T, dv]; head h reads key/value head h / (H / G). A query
 /// that sees no key gives zeros and passes no gradient. What is masked does not matter, even NaN or infinity.
@@ -53,10 +56,13 @@ struct AttentionOptions {
 /// if there were no others: positions count from its first key, and queries before that give zeros. Without a causal
 /// mask, window, bias or rotation there may be more queries than keys.
 ///
+/// With positions, the offset j - i by which biases and relative rows are looked up is positions[j] - positions[i]
+/// instead, of each sequence from its first key on, and offset_origin is given. Masks go by the keys' order as ever.
+///
 /// Backward (Dao et al. 2022): p is computed again from the kept log-sum-exp L_i;
 ///   dv_j += sum_i p_ij dy_i      D_i = dy_i . y_i      ds_ij = p_ij (dy_i . (v_j + b_ij) - D_i)
-///   dq_i += scale sum_j ds_ij (k_j + a_ij)      dk_j += scale sum_i ds_ij q_i      dbias += ds, da += scale
-///   ds_ij q_i and db += p_ij dy_i, summed over the pairs that read them
+///   dq_i += scale sum_j ds_ij (k_j + a_ij)      dk_j += scale sum_i ds_ij (q_i + u)
+///   dbias += ds, du += dq, da += scale ds_ij (q_i + u) and db += p_ij dy_i, each summed over what reads it
 Var attention(Var q, Var k, Var v, const AttentionOptions& options);
 
 /// The same on heads side by side: q of H heads, k and v of G -> [B, T, H dv]. Parts of one Var must not overlap where

@@ -146,11 +146,12 @@ class FewQueries {
       w.row_dot[r] = 0;
       T* q = w.q + r * w.dk_pad;
       const T* from = p.q.head(0, first + r) + t * p.q.row_stride;
-      for (int64_t c = 0; c < p.dk; ++c) q[c] = from[c] * p.scale;
+      const T* u = p.query_bias != nullptr ? p.query_bias + (first + r) * p.dk : nullptr;
+      for (int64_t c = 0; c < p.dk; ++c) q[c] = (u != nullptr ? from[c] + u[c] : from[c]) * p.scale;
       rotate(RotarySide::queries, q, i);
       const KeyRange rows = relative_rows(i);
       if (p.relative_keys != nullptr) {
-        dots(q, p.relative_keys + rows.begin * p.dk, p.dk, rows.end - rows.begin, p.dk,
+        dots(q, p.relative_key(first + r, rows.begin), p.relative_heads * p.dk, rows.end - rows.begin, p.dk,
              w.qa + r * w.relative_pad + rows.begin);
       }
       if (p.relative_values != nullptr) {
@@ -199,7 +200,10 @@ class FewQueries {
   }
 
   void add_biases(int64_t h, int64_t r, int64_t i, int64_t j0, int64_t n, T* s) const {
-    if (p.offset_bias != nullptr) {
+    if (p.offset_bias != nullptr && p.positions != nullptr) {
+      const T* bias = p.offset_bias + h * p.bias_stride;
+      for (int64_t c = 0; c < n; ++c) s[c] += bias[p.offset_column(i, j0 + c)];
+    } else if (p.offset_bias != nullptr) {
       const T* bias = p.offset_bias + h * p.bias_stride + p.offset_column(i, j0);
       vectorise<T>(n, [&](auto d, int64_t c)
                           HWY_ATTR { hn::StoreU(hn::Add(hn::LoadU(d, s + c), hn::LoadU(d, bias + c)), d, s + c); });

@@ -10,6 +10,7 @@ template <class T>
 struct AttentionRows {
   const AttentionProblem<T>& p;
   const AttentionScratch<T>& w;
+  int64_t h;
   const T* bias;  ///< of this head, or null
 
   T score(int64_t t, int64_t j) const {
@@ -17,7 +18,7 @@ struct AttentionRows {
     T sum = 0;
     for (int64_t c = 0; c < p.dk; ++c) {
       T key = w.kt[c * w.keys_pad + j];
-      if (p.relative_keys != nullptr) key += p.relative_keys[p.relative_row(i, j) * p.dk + c];
+      if (p.relative_keys != nullptr) key += p.relative_key(h, p.relative_row(i, j))[c];
       sum += w.q[t * w.dk_pad + c] * key;
     }
     return bias != nullptr ? sum + bias[p.offset_column(i, j)] : sum;
@@ -60,6 +61,7 @@ struct AttentionRows {
     const int64_t i = p.position(t);
     std::fill(dq, dq + p.dk, T(0));
     if (lse == std::numeric_limits<T>::infinity()) return;
+    T* d_rel = w.d_rel + p.relative_head(h) * p.relative_rows() * w.dk_pad;
     for (int64_t j = 0; j < p.keys; ++j) {
       if (!p.mask.visible(i, j)) continue;
       const T probability = std::exp(score(t, j) - lse);
@@ -76,8 +78,8 @@ struct AttentionRows {
         dq[c] += ds * w.k[j * w.dk_pad + c];
         w.dk[j * w.dk_pad + c] += ds * w.q[t * w.dk_pad + c];
         if (p.relative_keys != nullptr) {
-          dq[c] += ds * p.relative_keys[p.relative_row(i, j) * p.dk + c];
-          w.d_rel[p.relative_row(i, j) * w.dk_pad + c] += ds * w.q[t * w.dk_pad + c];
+          dq[c] += ds * p.relative_key(h, p.relative_row(i, j))[c];
+          d_rel[p.relative_row(i, j) * w.dk_pad + c] += ds * w.q[t * w.dk_pad + c];
         }
       }
     }

@@ -39,13 +39,13 @@ class Alibi : public PositionScheme {
     learned_slopes_.push_back(declarations.add(prefix + ".alibi.slopes", {n_heads()}, Role::positive,
                                                {.kind = InitRule::Kind::given, .values = slopes_}, 0.0));
   }
-  void prepare(int64_t length) override {
+  void prepare(const PassPositions& positions) override {
     if (learned_) {
-      length_ = length;
+      length_ = positions.reach;
       return;
     }
-    if (bias_.shape.rank() == 2 && bias_.shape[1] >= 2 * length - 1) return;
-    length_ = table_length(length);
+    if (bias_.shape.rank() == 2 && bias_.shape[1] >= 2 * positions.reach - 1) return;
+    length_ = table_length(positions.reach);
     const int64_t n = 2 * length_ - 1;
     bias_ = Tensor::zeros({n_heads(), n}, dtype_);
     for (int64_t h = 0; h < n_heads(); ++h) {

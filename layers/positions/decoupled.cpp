@@ -15,9 +15,9 @@ class Decoupled : public PositionScheme {
   void declare_in_block(const Declarations& declarations, const std::string& prefix) override {
     scheme_->declare_in_block(declarations, prefix);
   }
-  void prepare(int64_t length) override {
-    scheme_->prepare(length);
-    rotation_->prepare(length);
+  void prepare(const PassPositions& positions) override {
+    scheme_->prepare(positions);
+    rotation_->prepare(positions);
   }
   Var embed(Var x, const TokenPlaces& places) const override { return scheme_->embed(x, places); }
   const RotaryTable* rotation() const override { return rotation_->rotation(); }

@@ -15,7 +15,7 @@ class Kerple : public PositionScheme {
     amplitude_.push_back(declarations.add(prefix + ".kerple.amplitude", {n_heads_}, Role::positive, up_to_two, eps_));
     rate_.push_back(declarations.add(prefix + ".kerple.rate", {n_heads_}, Role::positive, up_to_one, eps_));
   }
-  void prepare(int64_t length) override { length_ = length; }
+  void prepare(const PassPositions& positions) override { length_ = positions.reach; }
   void bias(Tape& tape, int64_t block, AttentionOptions& options) const override {
     const auto b = static_cast<std::size_t>(block);
     options.offset_bias = kerple_bias(tape.parameter(amplitude_[b]), tape.parameter(rate_[b]), 2 * length_ - 1);

@@ -12,6 +12,7 @@
 #include "layers/config.h"
 #include "layers/declare.h"
 #include "layers/positions/options.h"
+#include "layers/positions/pass_positions.h"
 
 namespace ropewalk {
 
@@ -36,8 +37,8 @@ class PositionScheme {
   virtual void declare(const Declarations&) {}
   virtual void declare_in_block(const Declarations&, const std::string& prefix) { (void)prefix; }
 
-  /// Tables for passes of exactly `length` positions, those of a cache among them.
-  virtual void prepare(int64_t length) { (void)length; }
+  /// Tables for passes of exactly these positions, those of a cache among them.
+  virtual void prepare(const PassPositions& positions) { (void)positions; }
 
   /// Hook 1: adds positions to the embedded tokens x [B, T, d_model].
   virtual Var embed(Var x, const TokenPlaces& places) const { return (void)places, x; }

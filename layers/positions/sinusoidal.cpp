@@ -39,9 +39,9 @@ class Sinusoidal : public PositionScheme {
         d_model_(sizes.d_model),
         dtype_(sizes.dtype) {}
 
-  void prepare(int64_t length) override {
-    if (table_.shape.rank() == 0 || table_.shape[0] < length) {
-      table_ = sinusoidal_table(table_length(length), d_model_, base_, dtype_, layout_);
+  void prepare(const PassPositions& positions) override {
+    if (table_.shape.rank() == 0 || table_.shape[0] < positions.reach) {
+      table_ = sinusoidal_table(table_length(positions.reach), d_model_, base_, dtype_, layout_);
     }
   }
   Var embed(Var x, const TokenPlaces& places) const override {

@@ -43,10 +43,10 @@ class T5 : public PositionScheme {
     table_ = declarations.add("relative_bias.weight", {buckets_, sizes_.n_heads}, Role::other,
                               {.kind = InitRule::Kind::embedding});
   }
-  void prepare(int64_t length) override {
-    length_ = length;
-    if (length <= greatest_length_) return;
-    greatest_length_ = table_length(length);
+  void prepare(const PassPositions& positions) override {
+    length_ = positions.reach;
+    if (length_ <= greatest_length_) return;
+    greatest_length_ = table_length(length_);
     bucket_of_offset_.clear();
     for (int64_t offset = 1 - greatest_length_; offset < greatest_length_; ++offset) {
       bucket_of_offset_.push_back(t5_bucket(offset, !sizes_.causal, buckets_, max_distance_));

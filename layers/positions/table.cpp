@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <variant>
 
 #include "framework/error.h"
@@ -71,7 +72,7 @@ std::vector<PositionFact> describe_position(const PositionUse& use) {
 
 PositionFindings warn_beyond_training(const PositionUse& use, const std::string& key) {
   const int64_t reach = use.position.integer(key);
-  if (use.context_length == 0 || reach <= use.context_length) return {};
+  if (use.context_length == 0 || reach <= std::max(use.context_length, use.position.randomize_to)) return {};
   return {{.keys = {"position." + key, "train.context_length"},
            .message = fmt::format("position.{} = {} exceeds train.context_length = {}; what stands for farther offsets "
                                   "never trains",

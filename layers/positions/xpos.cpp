@@ -44,16 +44,19 @@ class Xpos : public PositionScheme {
         rates_(xpos_rates(dims_, config.real("xpos_gamma"), config.real("xpos_scale_base"))),
         dtype_(sizes.dtype) {}
 
-  void prepare(int64_t length) override {
+  void prepare(const PassPositions& positions) override {
+    const int64_t length = positions.reach;
     const int64_t most = greatest_length();
     require(most == 0 || length <= most,
             "a sequence of {} positions, but xpos stays in the range of {} up to {}; raise position.xpos_scale_base or "
             "position.xpos_gamma, or set train.dtype = f64",
             length, name_of(dtype_), most);
-    if (table_.cos.shape.rank() == 2 && table_.cos.shape[0] == length) return;
+    const bool counted = positions.at.empty();
+    if (counted && table_.cos.shape.rank() == 2 && table_.cos.shape[0] == length) return;
     const std::vector<double> inverse = rope_frequencies({.dims = dims_, .theta = theta_}).inverse;
-    table_ = make_rotary_table(inverse, 1.0, 0, length, pairing_, dtype_,
-                               {.rates = rates_, .centre = static_cast<double>(length - 1) / 2});
+    const RotaryScale scale{.rates = rates_, .centre = static_cast<double>(length - 1) / 2};
+    table_ = counted ? make_rotary_table(inverse, 1.0, 0, length, pairing_, dtype_, scale)
+                     : make_rotary_table(inverse, 1.0, positions.at, pairing_, dtype_, scale);
   }
   const RotaryTable* rotation() const override { return &table_; }
   int64_t greatest_length() const override { return xpos_greatest_length(rates_, dtype_); }

@@ -101,6 +101,7 @@ struct Combination {
   Pattern pattern = Pattern::full;
   std::map<std::string, PositionValue> options = {};  ///< other than their defaults
   std::string options_name = {};
+  int64_t randomize_to = 0;  ///< position.randomize_to
 
   ArchitectureConfig architecture() const {
     ArchitectureConfig config = small_architecture(encoding);
@@ -121,13 +122,16 @@ struct Combination {
     if (pattern != Pattern::full) config.attention.window_radius = 2;
     if (pattern == Pattern::longformer) config.attention.global_tokens = 1;
     for (const auto& [key, value] : options) config.position.options[key] = value;
+    config.position.randomize_to = randomize_to;
+    config.position.max_length = std::max(config.position.max_length, randomize_to);
     return config;
   }
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Combination& c) {
   return out << c.encoding << "_" << name_in(kNormPlacementNames, c.placement) << "_" << name_in(kNormNames, c.norm)
-             << "_" << name_in(kSharingNames, c.sharing) << "_" << name_in(kPatternNames, c.pattern) << c.options_name;
+             << "_" << name_in(kSharingNames, c.sharing) << "_" << name_in(kPatternNames, c.pattern) << c.options_name
+             << (c.randomize_to > 0 ? "_randomized" : "");
 }
 
 /// Every value of every choice and switch of a scheme but the default, with what it takes to be read, and numbers.
@@ -155,13 +159,17 @@ inline std::vector<Combination> option_combinations(const PositionSchemeInfo& in
   return out;
 }
 
-/// Every encoding with every placement and kind of norm, and every option of each.
+/// Several times the tokens of a test.
+inline constexpr int64_t kRandomizedTo = 23;
+
+/// Every encoding with every placement and kind of norm, and every option of each, and at randomized positions.
 inline std::vector<Combination> norm_combinations() {
   std::vector<Combination> out;
   for (const PositionSchemeInfo& info : position_scheme_infos()) {
     for (const auto& [placement, placement_name] : kNormPlacementNames) {
       for (const auto& [norm, norm_name] : kNormNames) out.push_back({info.name, placement, norm});
     }
+    out.push_back({.encoding = info.name, .randomize_to = kRandomizedTo});
     for (const Combination& c : option_combinations(info)) out.push_back(c);
   }
   return out;
@@ -179,8 +187,8 @@ inline bool follows_the_length(const Combination& c) {
   return scaling != c.options.end() && scaling->second == PositionValue(std::string("dynamic_ntk"));
 }
 
-/// Every encoding, kind of attention and pattern that is legal, and every option of each encoding that a cache can
-/// serve.
+/// Every encoding, kind of attention and pattern that is legal, also at randomized positions, and every option of each
+/// encoding that a cache can serve.
 inline std::vector<Combination> attention_combinations() {
   std::vector<Combination> out;
   for (const PositionSchemeInfo& info : position_scheme_infos()) {
@@ -189,6 +197,11 @@ inline std::vector<Combination> attention_combinations() {
         const Combination c{.encoding = info.name, .sharing = sharing, .pattern = pattern};
         if (!is_illegal(c)) out.push_back(c);
       }
+    }
+    for (const auto& [sharing, pattern] :
+         {std::pair{Sharing::mha, Pattern::full}, {Sharing::mla, Pattern::full}, {Sharing::gqa, Pattern::longformer}}) {
+      const Combination c{.encoding = info.name, .sharing = sharing, .pattern = pattern, .randomize_to = kRandomizedTo};
+      if (!is_illegal(c)) out.push_back(c);
     }
     for (const Combination& c : option_combinations(info)) {
       if (!follows_the_length(c)) out.push_back(c);

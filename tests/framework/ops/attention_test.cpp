@@ -4,7 +4,9 @@
 #include <limits>
 #include <memory>
 #include <ostream>
+#include <span>
 #include <string>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -30,6 +32,19 @@ struct Case {
   double scale = 0.4;
   int64_t batch = 2;
   bool relative_values = false;  ///< as many as the relative keys
+  bool positions = false;        ///< keys do not stand at 0, 1, ...
+  bool query_bias = false;
+  bool keys_of_heads = false;  ///< each head has relative keys of its own
+
+  std::vector<int32_t> places() const {
+    std::vector<int32_t> out;
+    for (int64_t j = 0; j < keys; ++j) out.push_back(j == 0 ? 2 : out.back() + 1 + static_cast<int32_t>(5 * j % 4));
+    return out;
+  }
+  int64_t place(int64_t j) const { return positions ? places()[static_cast<std::size_t>(j)] : j; }
+  int64_t bias_origin() const { return positions ? place(keys - 1) : keys - 1; }
+  int64_t bias_columns() const { return positions ? 2 * bias_origin() + 1 : queries + keys - 1; }
+  int64_t relative_row(int64_t i, int64_t j) const { return std::clamp(place(j) - place(i), -clip, clip) + clip; }
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
@@ -44,26 +59,32 @@ std::vector<double> frequencies(const Case& c) {
 
 constexpr double kAttentionFactor = 1.1;
 
-/// Operands q, k, v and, where the case has them, offset bias, relative keys and relative values.
+/// Operands q, k, v and, where the case has them, offset bias, relative keys, relative values and query bias.
 std::vector<Tensor> operands(const Case& c) {
   std::vector<Tensor> in = {random_tensor({c.batch, c.heads, c.queries, c.dk}, DType::f64, 1),
                             random_tensor({c.batch, c.kv_heads, c.keys, c.dk}, DType::f64, 2),
                             random_tensor({c.batch, c.kv_heads, c.keys, c.dv}, DType::f64, 3)};
-  if (c.bias) in.push_back(random_tensor({c.heads, c.queries + c.keys - 1}, DType::f64, 4));
-  if (c.clip >= 0) in.push_back(random_tensor({2 * c.clip + 1, c.dk}, DType::f64, 5));
+  if (c.bias) in.push_back(random_tensor({c.heads, c.bias_columns()}, DType::f64, 4));
+  if (c.clip >= 0) in.push_back(random_tensor({2 * c.clip + 1, (c.keys_of_heads ? c.heads : 1) * c.dk}, DType::f64, 5));
   if (c.relative_values) in.push_back(random_tensor({2 * c.clip + 1, c.dv}, DType::f64, 6));
+  if (c.query_bias) in.push_back(random_tensor({c.heads, c.dk}, DType::f64, 7));
   return in;
 }
 
 /// The options of a case but for its Vars, with the tables that they point to.
 struct Setting {
   Case c;
+  std::vector<int32_t> places;
   RotaryTable f32, f64;
 
-  explicit Setting(const Case& of) : c(of) {
+  explicit Setting(const Case& of) : c(of), places(of.places()) {
     if (c.rotary_dims == 0) return;
-    f32 = make_rotary_table(frequencies(c), kAttentionFactor, 0, c.keys, c.pairing, DType::f32);
-    f64 = make_rotary_table(frequencies(c), kAttentionFactor, 0, c.keys, c.pairing, DType::f64);
+    const auto table = [&](DType dtype) {
+      return c.positions ? make_rotary_table(frequencies(c), kAttentionFactor, places, c.pairing, dtype)
+                         : make_rotary_table(frequencies(c), kAttentionFactor, 0, c.keys, c.pairing, dtype);
+    };
+    f32 = table(DType::f32);
+    f64 = table(DType::f64);
   }
   AttentionOptions options(DType dtype, const std::vector<Var>& in) const {
     AttentionOptions o{.scale = c.scale, .mask = c.mask};
@@ -71,7 +92,10 @@ struct Setting {
     std::size_t next = 3;
     if (c.bias) o.offset_bias = in[next++];
     if (c.clip >= 0) o.relative_keys = in[next++];
-    if (c.relative_values) o.relative_values = in[next];
+    if (c.relative_values) o.relative_values = in[next++];
+    if (c.query_bias) o.query_bias = in[next];
+    if (c.positions) o.positions = places;
+    if (c.positions) o.offset_origin = c.bias_origin();
     return o;
   }
 };
@@ -118,6 +142,19 @@ void add_row(const Tensor& x, int64_t row, const std::vector<double>& values, do
   }
 }
 
+/// Relative key `row` as head h has it.
+std::vector<double> relative_key(const Case& c, const Tensor& table, int64_t row, int64_t h) {
+  const std::vector<double> all = row_of(table, row);
+  if (!c.keys_of_heads) return all;
+  return {all.begin() + h * c.dk, all.begin() + (h + 1) * c.dk};
+}
+
+void add_relative_key(const Case& c, const Tensor& table, int64_t row, int64_t h, const std::vector<double>& values) {
+  std::vector<double> all(static_cast<std::size_t>(table.shape[1]), 0.0);
+  std::copy(values.begin(), values.end(), all.begin() + (c.keys_of_heads ? h * c.dk : 0));
+  add_row(table, row, all, 1.0);
+}
+
 struct Reference {
   Gradients run;
   std::vector<double> entropy, max_logit;
@@ -138,7 +175,8 @@ Reference reference(const Case& c, const std::vector<Tensor>& in, const Tensor& 
         const int64_t i = c.keys - c.queries + t;
         const int64_t query_row = (b * c.heads + h) * c.queries + t;
         std::vector<double> q = row_of(in[0], query_row);
-        if (c.rotary_dims > 0) turn(c, q, i, false);
+        for (std::size_t d = 0; d < q.size() && c.query_bias; ++d) q[d] += row_of(in.back(), h)[d];
+        if (c.rotary_dims > 0) turn(c, q, c.place(i), false);
         std::vector<double> dq(q.size(), 0.0);
         std::vector<int64_t> seen;
         std::vector<std::vector<double>> keys;
@@ -148,13 +186,14 @@ Reference reference(const Case& c, const std::vector<Tensor>& in, const Tensor& 
           const bool global = i < c.mask.global_tokens || j < c.mask.global_tokens;
           if ((c.mask.causal && j > i) || (!near && !global)) continue;
           std::vector<double> k = row_of(in[1], (b * c.kv_heads + g) * c.keys + j);
-          if (c.rotary_dims > 0) turn(c, k, j, false);
+          if (c.rotary_dims > 0) turn(c, k, c.place(j), false);
           if (c.clip >= 0) {
-            const std::vector<double> a = row_of(in[relative], std::clamp(j - i, -c.clip, c.clip) + c.clip);
+            const std::vector<double> a = relative_key(c, in[relative], c.relative_row(i, j), h);
             for (std::size_t d = 0; d < k.size(); ++d) k[d] += a[d];
           }
           double score = c.scale * dot(q, k);
-          if (c.bias) score += in[3].at(h * (c.queries + c.keys - 1) + j - i + c.keys - 1);
+          const int64_t bias_at = h * c.bias_columns() + c.place(j) - c.place(i) + c.bias_origin();
+          if (c.bias) score += in[3].at(bias_at);
           if (score == -kInfinity) continue;
           seen.push_back(j);
           keys.push_back(k);
@@ -177,7 +216,7 @@ Reference reference(const Case& c, const std::vector<Tensor>& in, const Tensor& 
           const int64_t key_row = (b * c.kv_heads + g) * c.keys + seen[n];
           std::vector<double> value = row_of(in[2], key_row);
           if (c.relative_values) {
-            const int64_t row = std::clamp(seen[n] - i, -c.clip, c.clip) + c.clip;
+            const int64_t row = c.relative_row(i, seen[n]);
             const std::vector<double> added = row_of(in[relative + 1], row);
             for (std::size_t d = 0; d < value.size(); ++d) value[d] += added[d];
             add_row(out.run.inputs[relative + 1], row, dy_row, p[n]);
@@ -196,16 +235,17 @@ Reference reference(const Case& c, const std::vector<Tensor>& in, const Tensor& 
             dk[d] = c.scale * ds * q[d];
           }
           if (c.clip >= 0) {
-            add_row(out.run.inputs[relative], std::clamp(j - i, -c.clip, c.clip) + c.clip, dk, 1.0);
+            add_relative_key(c, out.run.inputs[relative], c.relative_row(i, j), h, dk);
           }
           if (c.bias) {
-            const int64_t at = h * (c.queries + c.keys - 1) + j - i + c.keys - 1;
+            const int64_t at = h * c.bias_columns() + c.place(j) - c.place(i) + c.bias_origin();
             out.run.inputs[3].set(at, out.run.inputs[3].at(at) + ds);
           }
-          if (c.rotary_dims > 0) turn(c, dk, j, true);
+          if (c.rotary_dims > 0) turn(c, dk, c.place(j), true);
           add_row(out.run.inputs[1], (b * c.kv_heads + g) * c.keys + j, dk, 1.0);
         }
-        if (c.rotary_dims > 0) turn(c, dq, i, true);
+        if (c.rotary_dims > 0) turn(c, dq, c.place(i), true);
+        if (c.query_bias) add_row(out.run.inputs.back(), h, dq, 1.0);
         add_row(out.run.inputs[0], query_row, dq, 1.0);
       }
     }
@@ -343,6 +383,79 @@ std::vector<Case> cases() {
        .rotary_dims = 6,
        .relative_values = true},
       {.name = "values_of_few_all", .queries = 4, .keys = 90, .mask = all, .clip = 3, .relative_values = true},
+      {.name = "positions_13", .queries = 13, .keys = 13, .bias = true, .positions = true},
+      {.name = "positions_130_all",
+       .queries = 130,
+       .keys = 130,
+       .mask = all,
+       .heads = 4,
+       .kv_heads = 2,
+       .bias = true,
+       .clip = 40,
+       .rotary_dims = 6,
+       .relative_values = true,
+       .positions = true},
+      {.name = "positions_130_window",
+       .queries = 130,
+       .keys = 130,
+       .mask = {true, 9, 3},
+       .bias = true,
+       .clip = 20,
+       .relative_values = true,
+       .positions = true},
+      {.name = "positions_13_of_70", .queries = 13, .keys = 70, .bias = true, .clip = 500, .positions = true},
+      {.name = "positions_of_few",
+       .queries = 3,
+       .keys = 150,
+       .mask = {true, 80, 3},
+       .bias = true,
+       .clip = 90,
+       .rotary_dims = 6,
+       .relative_values = true,
+       .positions = true},
+      {.name = "query_bias_13", .queries = 13, .keys = 13, .dk = 9, .query_bias = true},
+      {.name = "heads_keys_13",
+       .queries = 13,
+       .keys = 13,
+       .heads = 4,
+       .kv_heads = 2,
+       .clip = 12,
+       .query_bias = true,
+       .keys_of_heads = true},
+      {.name = "heads_keys_130",
+       .queries = 130,
+       .keys = 130,
+       .dk = 9,
+       .bias = true,
+       .clip = 129,
+       .relative_values = true,
+       .query_bias = true,
+       .keys_of_heads = true},
+      {.name = "heads_keys_130_all",
+       .queries = 130,
+       .keys = 130,
+       .mask = {false, 20, 0},
+       .clip = 129,
+       .rotary_dims = 4,
+       .query_bias = true,
+       .keys_of_heads = true},
+      {.name = "heads_keys_positions_70",
+       .queries = 70,
+       .keys = 90,
+       .clip = 400,
+       .positions = true,
+       .query_bias = true,
+       .keys_of_heads = true},
+      {.name = "heads_keys_of_few",
+       .queries = 3,
+       .keys = 150,
+       .heads = 4,
+       .kv_heads = 2,
+       .dk = 19,
+       .bias = true,
+       .clip = 149,
+       .query_bias = true,
+       .keys_of_heads = true},
       {.name = "rotary_13", .queries = 13, .keys = 13, .rotary_dims = 6},
       {.name = "rotary_70_split",
        .queries = 70,
@@ -441,6 +554,8 @@ TEST(AttentionTest, GradientsMatchDifferences) {
         Case{.name = "", .queries = 3, .keys = 6, .mask = {false, 2, 1}, .dk = 4, .dv = 3, .clip = 2, .batch = 1},
         Case{.name = "", .queries = 6, .keys = 6, .mask = {true, 2, 1}, .dk = 5, .dv = 5, .rotary_dims = 4},
         Case{.name = "", .queries = 3, .keys = 6, .dk = 4, .dv = 3, .clip = 2, .relative_values = true},
+        Case{.name = "", .queries = 4, .keys = 6, .bias = true, .clip = 6, .rotary_dims = 2, .positions = true},
+        Case{.name = "", .queries = 4, .keys = 6, .clip = 5, .query_bias = true, .keys_of_heads = true},
         Case{.name = "", .queries = 1, .keys = 1, .dk = 1, .dv = 1}}) {
     EXPECT_LT(gradient_error(attention_of(c), operands(c)), 2e-9);
   }
@@ -532,7 +647,14 @@ TEST(AttentionTest, AddsToGradientsThatAreThere) {
 }
 
 TEST(AttentionTest, GivesGradientsOnlyToThoseThatWantThem) {
-  const Case c{.name = "", .queries = 13, .keys = 13, .bias = true, .clip = 2, .relative_values = true};
+  const Case c{.name = "",
+               .queries = 13,
+               .keys = 13,
+               .bias = true,
+               .clip = 2,
+               .relative_values = true,
+               .query_bias = true,
+               .keys_of_heads = true};
   const std::vector<Tensor> in = operands(c);
   const Tensor dy = cotangent_of(c);
   const Gradients all = run_under(attention_of(c), in, dy);
@@ -752,6 +874,35 @@ TEST(AttentionTest, RefusesOperandsOfSeveralDtypes) {
   EXPECT_THROW(attention(q, q, q, {.rotary = &table}), Error);
 }
 
+TEST(AttentionTest, ServesEveryAdditionRowByRowAsInTiles) {
+  // A key that no query sees is NaN, so that no tile can be used.
+  for (const bool positions : {false, true}) {
+    for (const bool keys_of_heads : {false, true}) {
+      for (const int64_t T : {3, 9, 70}) {
+        const Case c{.name = "",
+                     .queries = T,
+                     .keys = T + 9,
+                     .mask = {true, 5, 0},
+                     .heads = 4,
+                     .kv_heads = 2,
+                     .bias = true,
+                     .clip = 4,
+                     .rotary_dims = 4,
+                     .relative_values = true,
+                     .positions = positions,
+                     .query_bias = true,
+                     .keys_of_heads = keys_of_heads};
+        std::vector<Tensor> in = operands(c);
+        const Tensor dy = cotangent_of(c);
+        const Gradients expected = run_under(attention_of(c), in, dy);
+        EXPECT_LT(run_error(expected, reference(c, in, dy).run), 1e-12) << T;
+        poison(c, in[1], 0, 2, kNan);
+        EXPECT_LT(run_error(run_under(attention_of(c), in, dy), expected), 1e-12) << T;
+      }
+    }
+  }
+}
+
 TEST(AttentionTest, BiasesAndRelativeKeysAndValuesOfFutureOffsetsDoNotLeak) {
   const Case c{.name = "", .queries = 13, .keys = 13, .bias = true, .clip = 3, .relative_values = true};
   const std::vector<Tensor> clean = operands(c);
@@ -893,10 +1044,12 @@ TEST(AttentionTest, ASequenceAmongLongerOnesIsServedAsIfAlone) {
   const std::vector<int64_t> key_end = {150, 150, 150, 131, 9};  // the last has no key at all
   for (const AttentionMask& mask :
        {AttentionMask{}, AttentionMask{.window_radius = 5, .global_tokens = 2}, AttentionMask{.causal = false}}) {
-    for (const int64_t queries : {kKeys, int64_t{3}}) {
+    for (const auto& [queries, sampled] : {std::pair{kKeys, false}, {int64_t{3}, false}, {kKeys, true}, {3, true}}) {
       if (queries < kKeys && !mask.causal) continue;
       SCOPED_TRACE(::testing::Message() << queries << " queries, causal " << mask.causal << ", window "
-                                        << mask.window_radius);
+                                        << mask.window_radius << ", positions " << sampled);
+      const std::vector<int32_t> places = Case{.name = "", .keys = kKeys}.places();
+      const int64_t span = sampled ? places.back() - places.front() : kKeys - 1;
       const RotaryTable rotary =
           make_rotary_table(std::vector<double>{1.0, 0.3}, 1.1, 0, kKeys, RopePairing::split_half, DType::f64);
       const auto options = [&](Var bias, int64_t origin, Var relative_keys, Var relative_values) {
@@ -906,15 +1059,16 @@ TEST(AttentionTest, ASequenceAmongLongerOnesIsServedAsIfAlone) {
                                 .offset_bias = bias,
                                 .offset_origin = origin,
                                 .relative_keys = relative_keys,
-                                .relative_values = relative_values};
+                                .relative_values = relative_values,
+                                .positions = sampled ? places : std::span<const int32_t>()};
       };
       const std::vector<Tensor> in = {random_tensor({5, 4, queries, 6}, DType::f64, 1),
                                       random_tensor({5, 2, kKeys, 6}, DType::f64, 2),
                                       random_tensor({5, 2, kKeys, 5}, DType::f64, 3),
-                                      random_tensor({4, 2 * kKeys + 7}, DType::f64, 4),
+                                      random_tensor({4, 2 * span + 9}, DType::f64, 4),
                                       random_tensor({5, 6}, DType::f64, 5),
                                       random_tensor({5, 5}, DType::f64, 7)};
-      const int64_t origin = kKeys + 2;
+      const int64_t origin = span + 3;
       const Tensor dy = random_tensor({5, 4, queries, 5}, DType::f64, 6);
       const Gradients together = run_under(
           [&](Tape&, const std::vector<Var>& x) {
@@ -1042,6 +1196,25 @@ TEST(AttentionTest, RefusesHeadsAndSequencesThatDoNotFit) {
   refuses({}, {5, 4});
 }
 
+TEST(AttentionTest, RefusesPositionsThatDoNotFit) {
+  Workspace workspace;
+  Tape tape(workspace, Mode::inference);
+  const auto make = [&](const Shape& shape) { return tape.constant(Tensor::zeros(shape, DType::f64)); };
+  const Var q = make({1, 2, 3, 6});
+  const auto refusal = [&](const std::vector<int32_t>& positions, int64_t columns, int64_t origin) {
+    return message_of([&] {
+      attention(q, q, q, {.offset_bias = make({2, columns}), .offset_origin = origin, .positions = positions});
+    });
+  };
+  EXPECT_EQ(refusal({1, 4, 6}, 11, 5), "");
+  EXPECT_EQ(refusal({1, 4, 6, 9}, 11, 5), "") << "the positions of a longer pass";
+  EXPECT_NE(refusal({1, 4}, 11, 5).find("2 positions for 3 keys"), std::string::npos);
+  EXPECT_NE(refusal({1, 4, 4}, 11, 5).find("position 4 of key 2"), std::string::npos);
+  EXPECT_NE(refusal({1, 4, 6}, 11, 4).find("need 11 from -5 on"), std::string::npos);
+  EXPECT_NE(refusal({1, 4, 6}, 10, 5).find("10 columns"), std::string::npos);
+  EXPECT_NE(refusal({1, 4, 6}, 5, -1).find("offset_origin"), std::string::npos);
+}
+
 TEST(AttentionTest, RefusesOperandsThatDoNotFit) {
   Workspace workspace;
   Tape tape(workspace, Mode::inference);
@@ -1066,6 +1239,14 @@ TEST(AttentionTest, RefusesOperandsThatDoNotFit) {
   EXPECT_NE(message_of([&] {
               attention(q, k, k, {.relative_keys = make({5, 6}), .relative_values = make({3, 6})});
             }).find("relative_keys has 5 rows, relative_values 3"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] {
+              attention(q, k, k, {.query_bias = make({2, 6})});
+            }).find("query_bias"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] {
+              attention(q, k, k, {.relative_keys = make({5, 12})});
+            }).find("relative_keys"),
             std::string::npos);
   const RotaryTable table =
       make_rotary_table(std::vector<double>{1.0, 0.1}, 1.0, 0, 2, RopePairing::interleaved, DType::f64);
