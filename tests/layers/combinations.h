@@ -177,7 +177,7 @@ inline std::vector<Combination> norm_combinations() {
 
 /// Whether the model refuses the combination, as its documentation says.
 inline bool is_illegal(const Combination& c) {
-  return c.sharing == Sharing::mla && c.encoding == "shaw";
+  return c.sharing == Sharing::mla && (c.encoding == "shaw" || c.encoding == "xl");
 }
 
 /// Does what a layer makes of a token depend on how many follow? A deeper layer's cache then holds what a longer pass

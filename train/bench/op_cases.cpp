@@ -305,6 +305,12 @@ std::vector<OpCase> op_cases(const Config& config) {
        .run = [offsets](Tape&, In x) { return kerple_bias(x[0], x[1], offsets); },
        .forward_bytes = s.bytes(s.H * offsets),
        .backward_bytes = s.bytes(s.H * offsets)},
+      {.op = "relative_key_bias",
+       .shape = fmt::format("[{}, {}]", s.H, offsets),
+       .inputs = {s.random({offsets, s.H * s.dh}), s.random({s.H, s.dh}), s.random({s.H, s.dh})},
+       .run = [](Tape&, In x) { return relative_key_bias(x[0], x[1], x[2], 0.5); },
+       .forward_bytes = s.bytes(s.H * offsets * (s.dh + 1)),
+       .backward_bytes = s.bytes(s.H * offsets * (2 * s.dh + 1))},
   };
   if (s.dh % 2 == 0) {  // what rotates pairs
     cases.push_back(attention_case(s, "rotary", Bias::none, true));
