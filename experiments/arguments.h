@@ -47,7 +47,7 @@ Arguments parse_arguments(const std::string& command, const std::vector<Flag>& f
 int64_t whole_number(const Arguments& arguments, const std::string& flag, int64_t otherwise, int64_t minimum,
                      int64_t maximum);
 
-/// The same for a number with decimals.
+/// The same for a number that may have a fraction.
 double real_number(const Arguments& arguments, const std::string& flag, double otherwise, double minimum,
                    double maximum);
 

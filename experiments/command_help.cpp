@@ -145,7 +145,12 @@ std::vector<CommandInfo> make_infos() {
       {"bench",
        "step|ops|scaling|variants|decode [SIZE|FILE] [section.key=value ...]",
        "what training and decoding cost on this machine, and what the machine allows",
-       "All figures are medians, measured now; alternatives take turns, so that their ratios hold.\n\n"
+       "All figures are medians, measured now. Alternatives take turns; a ratio is the median over the rounds of the\n"
+       "ratio within a round, so that what slows the machine down slows both. Beside it stand its quartiles; it is\n"
+       "marked noisy, and says nothing, where they differ by more than 20 % of it. A share of a roof (the FMA peak, "
+       "the\n"
+       "bandwidth of a cache) above 105 % is marked '?': the roof was then not measured right. A peak of several\n"
+       "threads is that of one a core at most.\n\n"
        "  step      a training step: tokens/s, GFLOP/s of the matrix products and their share of the FMA peak that is\n"
        "            measured beside it, time by op, page faults, memory; --forward: a forward pass and its loss alone\n"
        "  ops       every op at the shapes it has there: time, GFLOP/s or GB/s, share of its roofline\n"
@@ -154,18 +159,21 @@ std::vector<CommandInfo> make_infos() {
        "  variants  every position encoding over none, rmsnorm over layernorm, what is logged over nothing logged\n"
        "  decode    a token with a key/value cache at positions 32 to 512, and what the cache takes\n\n"
        "FILE is an experiment file, of a sweep its first run, measured on its own data. SIZE is XS, S, M (default)\n"
-       "or L, on random tokens:\n\n"
+       "or L, on random tokens (so that [data] is not read):\n\n"
        "  XS  d_model 32,  2 layers, 2 heads, context 32,  batch 8,  65 tokens\n"
        "  S   d_model 64,  4 layers, 4 heads, context 64,  batch 32, 65 tokens\n"
        "  M   d_model 128, 6 layers, 4 heads, context 128, batch 32, 256 tokens\n"
        "  L   d_model 384, 6 layers, 6 heads, context 256, batch 16, 256 tokens\n\n"
        "  ropewalk bench step M position.encoding=rope train.threads=2\n"
        "  ropewalk bench step M --forward train.context_length=4096 train.batch_size=1\n"
+       "  ropewalk bench ops M --only attention train.context_length=8192 train.batch_size=1\n"
        "  ropewalk bench scaling S --over length --values 128,1024\n",
        {{"--json", "", "one JSON object"},
         {"--seconds", "N",
-         "measure at least so long; default: step and decode 3, ops 6, each table of scaling and variants 10"},
+         "measure about so long, 0.5 for half a second; default: step and decode 3, ops 6, each table of scaling and "
+         "variants 10"},
         {"--forward", "", "step: no training, a forward pass and the loss of every token"},
+        {"--only", "TEXT", "ops: those with TEXT in their names, as attention"},
         {"--over", "AXIS", "scaling: one table only; length, width, threads or jobs"},
         {"--values", "LIST", "scaling: these values of the axis, as 128,1024"}},
        1,

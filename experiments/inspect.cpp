@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <stdexcept>
+#include <string_view>
 #include <system_error>
 
 #include "experiments/comparison.h"
@@ -145,9 +146,14 @@ std::string eval_text(const LogContents& log, const TextStyle& style) {
   return out;
 }
 
-/// "attention.query" as two lines of a narrow heading: "attention", "query".
+/// Kinds of an encoder_decoder's encoder begin with it.
+constexpr std::string_view kEncoder = "encoder.";
+
+/// "attention.query" as two lines of a narrow heading: "attn", "query"; "cross_attention.query": "cross", "query".
 std::pair<std::string, std::string> two_lines(const std::string& kind) {
+  constexpr std::string_view kCross = "cross_attention";
   std::string text = printable(kind);
+  if (text.starts_with(kCross)) text.erase(kCross.find('_'), kCross.size() - kCross.find('_'));
   const std::size_t at = text.find_first_of("._");
   std::pair<std::string, std::string> out = {at == std::string::npos ? "" : text.substr(0, at),
                                              at == std::string::npos ? text : text.substr(at + 1)};
@@ -173,45 +179,63 @@ std::size_t row_of_step(const std::vector<int64_t>& steps, const std::optional<i
   return static_cast<std::size_t>(found - steps.begin());
 }
 
-std::string layers_text(const LogContents& log, const std::optional<int64_t>& step, const TextStyle& style) {
-  const LayersTable& layers = log.tables.layers;
-  if (layers.step.empty()) return "";
-  const std::size_t row = row_of_step(layers.step, step);
+/// The columns of one stack: these kinds, without the prefix.
+std::string stack_text(const LogContents& log, std::size_t row, const std::vector<std::size_t>& stack,
+                       std::string_view prefix, const TextStyle& style) {
   const std::size_t kinds = log.schema.layer_kinds.size();
   const auto n_layers = static_cast<std::size_t>(log.schema.n_layers);
   constexpr std::size_t kIndexWidth = 5;
   constexpr std::size_t kMost = (kWidth - kIndexWidth) / kCell;
-  std::string out = style.bold(fmt::format("gradient norm by layer and module, {} {}",
-                                           log.tables.train.step.empty() && log.status.size() > 1 ? "entry" : "step",
-                                           layers.step[row])) +
-                    "\n";
-  const std::size_t blocks = (kinds + kMost - 1) / kMost;
-  const std::size_t per_block = (kinds + blocks - 1) / std::max<std::size_t>(blocks, 1);
-  for (std::size_t begin = 0; begin < kinds; begin += per_block) {
-    const std::size_t end = std::min(kinds, begin + per_block);
+  const std::size_t tables = (stack.size() + kMost - 1) / kMost;
+  const std::size_t per_table = (stack.size() + tables - 1) / std::max<std::size_t>(tables, 1);
+  std::string out;
+  for (std::size_t begin = 0; begin < stack.size(); begin += per_table) {
+    const std::size_t end = std::min(stack.size(), begin + per_table);
     std::string first(kIndexWidth, ' ');
     std::string second = "layer";
-    for (std::size_t kind = begin; kind < end; ++kind) {
-      const auto [upper, lower] = two_lines(log.schema.layer_kinds[kind]);
+    for (std::size_t i = begin; i < end; ++i) {
+      const auto [upper, lower] = two_lines(log.schema.layer_kinds[stack[i]].substr(prefix.size()));
       first += padded_left(upper, kCell);
       second += padded_left(lower, kCell);
     }
     out += style.faint(first) + "\n" + style.faint(second) + "\n";
     for (std::size_t layer = 0; layer < n_layers; ++layer) {
       out += fmt::format("{:>5}", layer);
-      for (std::size_t kind = begin; kind < end; ++kind) {
-        out += cell(layers.grad_norm[(row * n_layers + layer) * kinds + kind], "{:.2e}");
+      for (std::size_t i = begin; i < end; ++i) {
+        out += cell(log.tables.layers.grad_norm[(row * n_layers + layer) * kinds + stack[i]], "{:.2e}");
       }
       out += "\n";
     }
   }
+  return out;
+}
+
+std::string layers_text(const LogContents& log, const std::optional<int64_t>& step, const TextStyle& style) {
+  const LayersTable& layers = log.tables.layers;
+  if (layers.step.empty()) return "";
+  const std::size_t row = row_of_step(layers.step, step);
+  std::vector<std::size_t> encoder;
+  std::vector<std::size_t> others;
+  for (std::size_t kind = 0; kind < log.schema.layer_kinds.size(); ++kind) {
+    (log.schema.layer_kinds[kind].starts_with(kEncoder) ? encoder : others).push_back(kind);
+  }
+  std::string out = style.bold(fmt::format("gradient norm by layer and module, {} {}",
+                                           log.tables.train.step.empty() && log.status.size() > 1 ? "entry" : "step",
+                                           layers.step[row])) +
+                    "\n";
+  if (!encoder.empty()) {
+    out += "encoder\n" + stack_text(log, row, encoder, kEncoder, style) + "decoder\n";
+  }
+  out += stack_text(log, row, others, "", style);
   const StemTable& stem = log.tables.stem;
   const auto same = std::find(stem.step.begin(), stem.step.end(), layers.step[row]);
   if (same == stem.step.end()) return out;
   out += "\n" + style.bold("gradient norm outside the blocks") + "\n";
   const auto stem_row = static_cast<std::size_t>(same - stem.step.begin());
+  std::size_t width = 20;
+  for (const std::string& kind : log.schema.stem_kinds) width = std::max(width, printable(kind).size());
   for (std::size_t kind = 0; kind < log.schema.stem_kinds.size(); ++kind) {
-    out += fmt::format("{:<20}{}\n", printable(log.schema.stem_kinds[kind]),
+    out += fmt::format("{:<{}}{}\n", printable(log.schema.stem_kinds[kind]), width,
                        cell(stem.grad_norm[stem_row * log.schema.stem_kinds.size() + kind], "{:.2e}"));
   }
   return out;

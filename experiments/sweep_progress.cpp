@@ -100,6 +100,11 @@ void SweepProgress::show(const std::vector<std::pair<std::string, std::string>>&
 }
 
 void SweepProgress::ended(const RunResult& run) {
+  if (run.status != "finished" && run.status != "diverged" && run.status != "failed") {
+    say(fmt::format("[{}/{} done] {} {}; the same command goes on with it", runs_ - to_do_ + ended_, runs_, run.id,
+                    run.status));
+    return;
+  }
   ++ended_;
   if (run.status == "failed") ++failed_;
   std::string line = fmt::format("[{}/{}] {} {}", runs_ - to_do_ + ended_, runs_, run.id, run.status);

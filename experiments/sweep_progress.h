@@ -24,7 +24,8 @@ class SweepProgress {
   void begin(const std::string& name, std::size_t runs, std::size_t to_do, const std::string& directory);
   /// `running`: (id, file with its progress lines).
   void show(const std::vector<std::pair<std::string, std::string>>& running, std::size_t waiting);
-  /// A line of its own for a run that ended.
+  /// A line of its own for a run whose process ended: "[7/16] t5-s2 finished, ..." with the number of those that are
+  /// done. One that was interrupted is not, and does not count.
   void ended(const RunResult& run);
   void say(const std::string& line);
   void end();

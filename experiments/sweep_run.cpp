@@ -25,6 +25,7 @@
 #include "experiments/text_file.h"
 #include "experiments/worker.h"
 #include "train/durable_file.h"
+#include "train/machine.h"
 #include "train/run_directory.h"
 #include "train/text.h"
 

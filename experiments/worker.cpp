@@ -59,19 +59,6 @@ int open_or_throw(const char* path, int flags) {
 
 }  // namespace
 
-std::vector<int> allowed_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> cores;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) {
-    for (int core = 0; core < CPU_SETSIZE; ++core) {
-      if (CPU_ISSET(static_cast<std::size_t>(core), &set)) cores.push_back(core);
-    }
-  }
-  if (cores.empty()) cores.push_back(-1);
-  return cores;
-}
-
 pid_t start_worker(const WorkerCommand& command) {
   std::vector<std::string> words = {"ropewalk"};
   words.insert(words.end(), command.arguments.begin(), command.arguments.end());

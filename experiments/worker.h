@@ -7,9 +7,6 @@
 
 namespace ropewalk {
 
-/// Cores that this process may use, by their numbers.
-std::vector<int> allowed_cores();
-
 struct WorkerCommand {
   std::string executable;
   std::vector<std::string> arguments;  ///< without the program's name

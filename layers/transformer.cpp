@@ -58,6 +58,10 @@ void Transformer::initialize(uint64_t seed) {
 }
 
 KeyValueCache Transformer::make_cache(int64_t sequences, int64_t capacity, std::vector<int64_t> padding) const {
+  require(
+      config_.attention.causal,
+      "attention.causal = false: what the model makes of a token changes with every token after it, so that no cache "
+      "can keep it; decode with model.arch = decoder or encoder_decoder");
   return {config_.model.n_layers, cache_columns(config_), sequences, capacity, dtype_, std::move(padding)};
 }
 
@@ -95,9 +99,10 @@ Var Transformer::head(Var hidden) const {
   return linear(hidden, head_weight(*hidden.tape));
 }
 
-Var Transformer::loss(ForwardPass& pass, const int32_t* tokens, const int32_t* targets, double normalizer) const {
+Var Transformer::loss(ForwardPass& pass, const int32_t* tokens, const int32_t* targets, double normalizer,
+                      double label_smoothing) const {
   const Var hidden = blocks(pass, embed(pass, tokens));
-  return linear_cross_entropy(hidden, head_weight(pass.tape), targets, normalizer);
+  return linear_cross_entropy(hidden, head_weight(pass.tape), targets, normalizer, label_smoothing);
 }
 
 }  // namespace ropewalk

@@ -5,16 +5,13 @@
 #include "layers/attention.h"
 
 namespace ropewalk {
+namespace {
 
-FlopCount count_flops(const Config& config, int64_t length) {
-  const ModelConfig& m = config.model;
-  const AttentionConfig& a = config.attention;
-  const auto d = static_cast<double>(m.d_model);
-  const double heads = static_cast<double>(m.n_heads * m.d_head);
-  const double ff = static_cast<double>(m.d_ff) * (is_gated(m.activation) ? 3 : 2);
+/// Keys that a query of a sequence of `length` tokens sees, in the mean.
+double visible_keys(const AttentionConfig& a, bool causal, int64_t length) {
   double visible = 0;
   for (int64_t i = 0; i < length; ++i) {
-    const int64_t last = a.causal ? i : length - 1;
+    const int64_t last = causal ? i : length - 1;
     int64_t keys = last + 1;
     if (a.window_radius >= 0 && i >= a.global_tokens) {
       const int64_t first = std::max<int64_t>(0, i - a.window_radius);
@@ -22,17 +19,62 @@ FlopCount count_flops(const Config& config, int64_t length) {
     }
     visible += static_cast<double>(keys);
   }
-  visible /= static_cast<double>(std::max<int64_t>(1, length));
+  return visible / static_cast<double>(std::max<int64_t>(1, length));
+}
+
+FlopCount sum_of(double linear, double attention) {
+  return {.linear = linear, .attention = attention, .forward = linear + attention};
+}
+
+/// The blocks of one stack, cross-attention left out.
+FlopCount stack_flops(const Config& config, bool causal, int64_t length) {
+  const ModelConfig& m = config.model;
+  const AttentionConfig& a = config.attention;
   const auto layers = static_cast<double>(m.n_layers);
-  FlopCount out;
-  out.linear =
-      2 * (layers * (attention_weights(architecture_of(config)) + d * ff) + d * static_cast<double>(m.vocab_size));
+  const double heads = static_cast<double>(m.n_heads * m.d_head);
+  const double ff = static_cast<double>(m.d_ff) * (is_gated(m.activation) ? 3 : 2);
   // Scores, and sums of values; the rotated stream of latent attention takes part in the scores only.
   const double stream =
       a.kind == AttentionKind::mla ? static_cast<double>(m.n_heads) * static_cast<double>(a.mla_rope_dims) : 0;
-  out.attention = layers * 2 * visible * (2 * heads + stream);
-  out.forward = out.linear + out.attention;
-  return out;
+  return sum_of(2 * layers * (attention_weights(architecture_of(config)) + static_cast<double>(m.d_model) * ff),
+                layers * 2 * visible_keys(a, causal, length) * (2 * heads + stream));
+}
+
+double head_flops(const ModelConfig& m) {
+  return 2 * static_cast<double>(m.d_model) * static_cast<double>(m.vocab_size);
+}
+
+}  // namespace
+
+FlopCount count_flops(const Config& config, int64_t length) {
+  const FlopCount stack = stack_flops(config, config.attention.causal, length);
+  return sum_of(stack.linear + head_flops(config.model), stack.attention);
+}
+
+FlopCount count_source_flops(const Config& config, const SequenceShape& shape) {
+  const ModelConfig& m = config.model;
+  const FlopCount stack = stack_flops(config, false, shape.source);
+  const double keys_and_values = 2 * static_cast<double>(m.d_model) * static_cast<double>(m.n_kv_heads * m.d_head);
+  return sum_of(stack.linear + 2 * static_cast<double>(m.n_layers) * keys_and_values, stack.attention);
+}
+
+FlopCount count_target_flops(const Config& config, const SequenceShape& shape) {
+  const ModelConfig& m = config.model;
+  const FlopCount alone = count_flops(config, shape.length);
+  const auto layers = static_cast<double>(m.n_layers);
+  const double heads = static_cast<double>(m.n_heads * m.d_head);
+  // Query and output of the cross-attention, which sees the whole source.
+  return sum_of(alone.linear + 2 * layers * 2 * static_cast<double>(m.d_model) * heads,
+                alone.attention + layers * 2 * static_cast<double>(shape.source) * 2 * heads);
+}
+
+FlopCount count_flops(const Config& config, const SequenceShape& shape) {
+  if (shape.source == 0) return count_flops(config, shape.length);
+  const FlopCount source = count_source_flops(config, shape);
+  const FlopCount target = count_target_flops(config, shape);
+  const double share = static_cast<double>(shape.source) / static_cast<double>(shape.positions());
+  return sum_of(share * source.linear + (1 - share) * target.linear,
+                share * source.attention + (1 - share) * target.attention);
 }
 
 }  // namespace ropewalk

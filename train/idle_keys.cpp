@@ -57,7 +57,8 @@ bool has_value(const Config& config, const ReadWith& read_with, const OptionTabl
 /// Schemes read position.max_length by themselves or as what one of their options derives from.
 std::string max_length_idle_because_of(const Config& config, const OptionTable& table) {
   const PositionSchemeInfo* scheme = find_position_scheme(config.position.encoding);
-  if (scheme == nullptr || scheme->reads_max_length) return "";
+  // A run that begins with another's parameters counts multiples of lengths in it.
+  if (scheme == nullptr || scheme->reads_max_length || !config.train.from.empty()) return "";
   for (const PositionOption& option : scheme->options) {
     if (option.derived_from != DerivedFrom::max_length) continue;
     return idle_because_of(config, "position." + option.key, table);

@@ -1,5 +1,6 @@
 #include "train/machine.h"
 
+#include <sched.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -27,6 +28,19 @@ std::string cpu_name() {
     }
   }
   return model + " (" + std::to_string(std::thread::hardware_concurrency()) + " cores)";
+}
+
+std::vector<int> allowed_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+      if (CPU_ISSET(static_cast<std::size_t>(core), &set)) cores.push_back(core);
+    }
+  }
+  if (cores.empty()) cores.push_back(-1);
+  return cores;
 }
 
 std::string utc_now() {

@@ -102,7 +102,8 @@ void add_model(std::vector<Option>& t) {
       "model.arch", [](auto& config) -> auto& { return config.model.arch; }, kArchNames,
       "decoder: predicts the next token; encoder: reads in both directions and predicts masked tokens; "
       "encoder_decoder: writes an answer to a source (tasks)"));
-  t.push_back(field("model.n_layers", s, &M::n_layers, "blocks", between(1, 10'000)));
+  t.push_back(field("model.n_layers", s, &M::n_layers, "blocks; of an encoder_decoder in each of its stacks",
+                    between(1, 10'000)));
   t.push_back(field("model.d_model", s, &M::d_model, "width of the residual stream", between(1, 1 << 20)));
   t.push_back(field("model.n_heads", s, &M::n_heads, "query heads", between(1, 65'536)));
   t.push_back(derived(
@@ -260,7 +261,9 @@ void add_train(std::vector<Option>& t) {
                     "begin with the parameters of the run in this directory (ropewalk train --from); empty: drawn from "
                     "train.seed. position.max_length is then the run's"));
   t.push_back(field("train.batch_size", s, &T::batch_size, "sequences a batch", between(1, 1 << 24)));
-  t.push_back(field("train.context_length", s, &T::context_length, "tokens a sequence", between(1, kLongestContext)));
+  t.push_back(field("train.context_length", s, &T::context_length,
+                    "tokens a sequence; encoder_decoder: at most, of the source and of the target",
+                    between(1, kLongestContext)));
   t.push_back(
       field("train.accumulate", s, &T::accumulate, "batches whose gradients make one step", between(1, 1 << 20)));
   t.push_back(field("train.micro_batch", s, &T::micro_batch,

@@ -323,7 +323,7 @@ class Run {
   void announce(Progress& progress) const {
     progress.say(fmt::format("{}: {} parameters, {} steps of {} tokens{}", files_->directory,
                              setup_.model->parameters().elements(), config_.train.steps,
-                             config_.train.batch_size * config_.train.accumulate * config_.train.context_length,
+                             config_.train.batch_size * config_.train.accumulate * training_shape(config_).positions(),
                              state_.step > 0 ? fmt::format(", from step {}", state_.step) : ""));
   }
 

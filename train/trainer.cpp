@@ -8,10 +8,10 @@
 
 #include "framework/error.h"
 #include "framework/ops/cross_entropy.h"
-#include "framework/ops/linear_cross_entropy.h"
 #include "optim/norms.h"
 #include "optim/reduce.h"
 #include "optim/schedule.h"
+#include "train/every_worker.h"
 
 namespace ropewalk {
 namespace {
@@ -28,18 +28,18 @@ void add_to(std::span<double> total, std::span<const double> part) {
 
 }  // namespace
 
-BatchPlan plan_batch(const TrainConfig& config) {
+BatchPlan plan_batch(const Config& config) {
   constexpr int64_t kMostLanes = 8;
   constexpr int64_t kLeastPositions = 128;
   constexpr int64_t kPositions = 512;
-  const int64_t sequences = config.batch_size * config.accumulate;
-  const int64_t length = config.context_length;
+  const int64_t sequences = config.train.batch_size * config.train.accumulate;
+  const int64_t length = training_shape(config).positions();
   BatchPlan plan;
   // Without the product of the two, which may be beyond what an int64 holds.
   const int64_t sequences_of_a_lane = (kLeastPositions + length - 1) / length;
   plan.lanes = std::clamp<int64_t>(sequences / sequences_of_a_lane, 1, kMostLanes);
   const int64_t most = (sequences + plan.lanes - 1) / plan.lanes;
-  const int64_t wanted = config.micro_batch > 0 ? config.micro_batch : kPositions / length;
+  const int64_t wanted = config.train.micro_batch > 0 ? config.train.micro_batch : kPositions / length;
   plan.micro_batch = std::clamp<int64_t>(wanted, 1, most);
   return plan;
 }
@@ -65,9 +65,10 @@ Trainer::Trainer(const Config& config, Transformer& model, const Dataset& datase
       workers_(workers),
       optimizer_(model.parameters(), config.optim),
       sequences_(config.train.batch_size * config.train.accumulate),
-      micro_batch_(plan_batch(config.train).micro_batch),
+      micro_batch_(plan_batch(config).micro_batch),
+      shape_(training_shape(config)),
       total_(model.parameters()),
-      lanes_(static_cast<std::size_t>(plan_batch(config.train).lanes)),
+      lanes_(static_cast<std::size_t>(plan_batch(config).lanes)),
       squared_gradients_(model.parameters().size()),
       update_norms_(model.parameters().size()) {
   const auto depths = static_cast<std::size_t>(config.model.n_layers + 1);
@@ -91,7 +92,7 @@ Trainer::Trainer(const Config& config, Transformer& model, const Dataset& datase
     worker_state_.back()->gradients = GradientBuffer(model.parameters());
     worker_state_.back()->residuals.reserve(depths);
   }
-  batch_.resize(sequences_, config.train.context_length);
+  batch_.resize(sequences_, shape_);
 }
 
 Trainer::~Trainer() = default;
@@ -103,27 +104,25 @@ std::size_t Trainer::arena_bytes() const {
 }
 
 void Trainer::fill_batch(int64_t step) {
-  for (int64_t i = 0; i < sequences_; ++i) {
-    dataset_.fill_training(static_cast<uint64_t>(config_.train.seed), step, i, batch_.row_tokens(i),
-                           batch_.row_targets(i));
-  }
+  batch_.fill_training(dataset_, static_cast<uint64_t>(config_.train.seed), step);
   targets_ = batch_.counted();
   require(targets_ > 0, "step {} has no target tokens; the data leaves nothing to predict", step);
 }
 
-ForwardPass Trainer::make_pass(Tape& tape, int64_t first, int64_t count, int64_t step) const {
-  return {.tape = tape,
-          .sequences = count,
-          .length = config_.train.context_length,
-          .dropout = {.rate = config_.model.dropout,
-                      .seed = static_cast<uint64_t>(config_.train.seed),
-                      .step = static_cast<uint32_t>(step),
-                      .first_sequence = static_cast<uint32_t>(first)}};
+ForwardPass Trainer::begin_pass(Tape& tape, const BatchPart& part, int64_t first, int64_t step) const {
+  ForwardPass pass{.tape = tape,
+                   .sequences = part.sequences,
+                   .length = part.length,
+                   .dropout = {.rate = config_.model.dropout,
+                               .seed = static_cast<uint64_t>(config_.train.seed),
+                               .step = static_cast<uint32_t>(step),
+                               .first_sequence = static_cast<uint32_t>(first)}};
+  part.encode(model_, pass);
+  return pass;
 }
 
-void Trainer::run_lane(Worker& worker, int64_t index, GradientBuffer& gradients, int64_t step,
+void Trainer::run_lane(Worker& worker, Lane& lane, GradientBuffer& gradients, int64_t step,
                        const StepRequest& request) {
-  Lane& lane = lanes_[static_cast<std::size_t>(index)];
   lane.loss = 0;
   std::fill(lane.residual_gradients.begin(), lane.residual_gradients.end(), 0.0);
   std::fill(lane.residual_squares.begin(), lane.residual_squares.end(), 0.0);
@@ -132,20 +131,19 @@ void Trainer::run_lane(Worker& worker, int64_t index, GradientBuffer& gradients,
   gradients.clear();
   for (int64_t done = 0; done < lane.count; done += micro_batch_) {
     const int64_t first = lane.first + done;
-    const int64_t count = std::min(micro_batch_, lane.count - done);
+    const BatchPart part = batch_.part(first, std::min(micro_batch_, lane.count - done));
     Tape tape(worker.workspace, Mode::train, &model_.parameters(), &gradients);
     lap(request, "lanes");
     tape.time_ops(request.clock);
-    ForwardPass pass = make_pass(tape, first, count, step);
+    ForwardPass pass = begin_pass(tape, part, first, step);
     worker.residuals.clear();
     if (request.residuals) pass.trace.residuals = &worker.residuals;
     if (request.attention) {
       pass.trace.entropy = lane.entropy.data();
       pass.trace.max_logit = lane.max_logit.data();
     }
-    const Var hidden = model_.blocks(pass, model_.embed(pass, batch_.row_tokens(first).data()));
-    const Var loss = linear_cross_entropy(hidden, model_.head_weight(tape), batch_.row_targets(first).data(),
-                                          static_cast<double>(targets_), config_.optim.label_smoothing);
+    const Var loss =
+        model_.loss(pass, part.tokens, part.targets, static_cast<double>(targets_), config_.optim.label_smoothing);
     lane.loss += loss.value().at(0);
     tape.backward(loss);
     for (std::size_t depth = 0; depth < worker.residuals.size(); ++depth) {
@@ -156,14 +154,31 @@ void Trainer::run_lane(Worker& worker, int64_t index, GradientBuffer& gradients,
   gradients.complete(model_.parameters());
 }
 
+void Trainer::warm_up(const StepRequest& request) {
+  StepRequest untimed = request;
+  untimed.clock = nullptr;
+  fill_batch(1);
+  prepare(model_, shape_);
+  const auto by_count = [](const Lane& a, const Lane& b) { return a.count < b.count; };
+  const auto [shortest, longest] = std::minmax_element(lanes_.begin(), lanes_.end(), by_count);
+  // An arena that has grown becomes one piece when its pass ends, of pages that the next pass is the first to touch.
+  for (const Lane& lane : {*longest, *longest, *shortest}) {
+    std::vector<Lane> sums(worker_state_.size(), lane);
+    on_every_worker(workers_, [&](int64_t w) {
+      const auto i = static_cast<std::size_t>(w);
+      run_lane(*worker_state_[i], sums[i], worker_state_[i]->gradients, 1, untimed);
+    });
+  }
+}
+
 StepResult Trainer::step(int64_t step, const StepRequest& request) {
   if (request.clock != nullptr) {
     require(workers_.count() == 1, "a step whose ops are timed runs on one thread, not on {}", workers_.count());
     request.clock->start();
   }
   fill_batch(step);
-  model_.prepare(config_.train.context_length,
-                 {.training = TrainingStep{static_cast<uint64_t>(config_.train.seed), static_cast<uint32_t>(step)}});
+  prepare(model_, shape_,
+          {.training = TrainingStep{static_cast<uint64_t>(config_.train.seed), static_cast<uint32_t>(step)}});
   lap(request, "data");
   const auto n_lanes = static_cast<int64_t>(lanes_.size());
 
@@ -176,7 +191,7 @@ StepResult Trainer::step(int64_t step, const StepRequest& request) {
     GradientBuffer& gradients = lane == 0 ? total_ : worker.gradients;
     std::exception_ptr failure;
     try {
-      run_lane(worker, lane, gradients, step, request);
+      run_lane(worker, lanes_[static_cast<std::size_t>(lane)], gradients, step, request);
     } catch (...) {
       failure = std::current_exception();
     }
@@ -195,7 +210,7 @@ StepResult Trainer::step(int64_t step, const StepRequest& request) {
   };
   workers_.run(n_lanes, carry_lane);
 
-  StepResult result{.step = step, .tokens = sequences_ * config_.train.context_length};
+  StepResult result{.step = step, .tokens = sequences_ * shape_.positions()};
   std::fill(residual_gradients_.begin(), residual_gradients_.end(), 0.0);
   std::fill(residual_squares_.begin(), residual_squares_.end(), 0.0);
   std::fill(entropy_.begin(), entropy_.end(), 0.0);
@@ -207,7 +222,7 @@ StepResult Trainer::step(int64_t step, const StepRequest& request) {
     add_to(entropy_, lane.entropy);
     for (std::size_t i = 0; i < max_logit_.size(); ++i) max_logit_[i] = std::max(max_logit_[i], lane.max_logit[i]);
   }
-  const auto positions = static_cast<double>(result.tokens);
+  const auto positions = static_cast<double>(sequences_ * shape_.length);
   for (double& x : residual_squares_) x /= positions * static_cast<double>(config_.model.d_model);
   for (double& x : entropy_) x /= positions;
   squared_norms(model_.parameters(), total_.flat(), squared_gradients_);
@@ -245,11 +260,12 @@ Divergence Trainer::find_divergence(int64_t step) {
     for (int64_t i = 0; i < sequences_; ++i) {
       worker.gradients.clear();
       Tape tape(worker.workspace, Mode::train, &model_.parameters(), &worker.gradients);
-      ForwardPass pass = make_pass(tape, i, 1, step);
-      const Var logits = model_.logits(pass, batch_.row_tokens(i).data());
+      const BatchPart part = batch_.part(i, 1);
+      ForwardPass pass = begin_pass(tape, part, i, step);
+      const Var logits = model_.logits(pass, part.tokens);
       tape.enter_module("loss");
-      const Var loss = cross_entropy(logits, batch_.row_targets(i).data(), static_cast<double>(targets_),
-                                     config_.optim.label_smoothing);
+      const Var loss =
+          cross_entropy(logits, part.targets, static_cast<double>(targets_), config_.optim.label_smoothing);
       tape.retain_gradients();
       if (want_gradient) tape.backward(loss);
       bool in_gradient = false;

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "data/batch.h"
 #include "data/dataset.h"
 #include "framework/op_clock.h"
 #include "framework/parameter.h"
@@ -16,6 +15,7 @@
 #include "layers/transformer.h"
 #include "optim/adamw.h"
 #include "train/config.h"
+#include "train/model_batch.h"
 
 namespace ropewalk {
 
@@ -40,13 +40,13 @@ struct StepResult {
   double loss = 0;  ///< mean over the target tokens of the step, with optim.label_smoothing
   double lr = 0;
   double grad_norm = 0;                       ///< before clipping
-  int64_t tokens = 0;                         ///< positions fed, targets or not
+  int64_t tokens = 0;                         ///< positions fed, of sources too, targets or not
   std::span<const double> squared_gradients;  ///< one a parameter, before clipping
   std::span<const double> squared_values;     ///< one a parameter, after the update; with `norms`
   std::span<const double> squared_updates;
-  std::span<const double> residual_squared_gradients;  ///< [n_layers + 1]; with `residuals`
+  std::span<const double> residual_squared_gradients;  ///< [n_layers + 1]; with `residuals`; the decoder's of two
   std::span<const double> residual_mean_squares;
-  std::span<const double> entropy;  ///< [n_layers, n_heads], means over queries; with `attention`
+  std::span<const double> entropy;  ///< [n_layers, n_heads], means over queries; with `attention`; self-attention
   std::span<const double> max_logit;
   std::optional<Divergence> divergence;  ///< set: nothing was updated
 };
@@ -61,6 +61,12 @@ class Trainer {
   Trainer(const Config& config, Transformer& model, const Dataset& dataset, Workers& workers);
   ~Trainer();
 
+  /// Lets every worker carry the passes of a step for the memory that they take, and drops what comes out. After it a
+  /// step with this request allocates nothing and meets no new page, whichever worker carries which of its lanes;
+  /// without it that holds once each worker has happened to carry the longest. The step's own buffers and the
+  /// optimizer's need one step besides. The results of steps do not depend on it. `clock` is not lapped.
+  void warm_up(const StepRequest& request);
+
   /// Step `step`, counting from 1.
   StepResult step(int64_t step, const StepRequest& request);
 
@@ -72,9 +78,10 @@ class Trainer {
   struct Lane;
   struct Worker;
   void fill_batch(int64_t step);
-  void run_lane(Worker& worker, int64_t lane, GradientBuffer& gradients, int64_t step, const StepRequest& request);
+  void run_lane(Worker& worker, Lane& lane, GradientBuffer& gradients, int64_t step, const StepRequest& request);
   Divergence find_divergence(int64_t step);
-  ForwardPass make_pass(Tape& tape, int64_t first, int64_t count, int64_t step) const;
+  /// A pass over sequences that begin with number `first`, their sources encoded.
+  ForwardPass begin_pass(Tape& tape, const BatchPart& part, int64_t first, int64_t step) const;
 
   const Config& config_;
   Transformer& model_;
@@ -83,7 +90,8 @@ class Trainer {
   AdamW optimizer_;
   int64_t sequences_;
   int64_t micro_batch_;
-  Batch batch_;
+  SequenceShape shape_;
+  ModelBatch batch_;
   int64_t targets_ = 0;  ///< counted in the step
   GradientBuffer total_;
   std::vector<std::unique_ptr<Worker>> worker_state_;
@@ -96,12 +104,12 @@ class Trainer {
 /// How the sequences of a step are divided. It depends on the configuration alone, never on the threads, because the
 /// order of summation follows from it.
 struct BatchPlan {
-  /// 8, or fewer where each would have fewer than 128 positions: the products would be too small.
+  /// 8, or fewer where each would have fewer than 128 positions, sources included: the products would be too small.
   int64_t lanes = 1;
   /// Sequences that go through a tape together: about 512 positions, enough for the products and few enough for the
   /// cache, or what train.micro_batch says. At most those of a lane.
   int64_t micro_batch = 1;
 };
-BatchPlan plan_batch(const TrainConfig& config);
+BatchPlan plan_batch(const Config& config);
 
 }  // namespace ropewalk

@@ -13,7 +13,7 @@
 #include "framework/ops/attention_problem.h"
 #include "framework/ops/attention_rows.h"
 #include "framework/ops/checks.h"
-#include "framework/ops/rope_row.h"
+#include "framework/ops/rotate_rows.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ropewalk::HWY_NAMESPACE {
@@ -55,20 +55,6 @@ bool pack_rows(const T* from, int64_t row_stride, int64_t rows, int64_t n, int64
     for (int64_t c = n; c < padded; ++c) to[c] = 0;
   }
   return hn::GetLane(hn::SumOfLanes(d, zero_if_safe)) + rest_if_safe == T(0);
-}
-
-/// Rotates packed rows in place, the first of which stands at `position`; `inverse` for gradients.
-template <class T>
-void rotate_rows(const RotaryTable* rotary, RotarySide side, int64_t position, int64_t rows, int64_t padded,
-                 bool inverse, T* x) {
-  if (rotary == nullptr) return;
-  const bool keys = side == RotarySide::keys;
-  const int64_t half = rotary->dims / 2;
-  const T* cos = (keys ? rotary->key_cos : rotary->cos).template data<T>() + position * half;
-  const T* sin = (keys ? rotary->key_sin : rotary->sin).template data<T>() + position * half;
-  for (int64_t r = 0; r < rows; ++r) {
-    rotate_row<T>(x + r * padded, cos + r * half, sin + r * half, rotary->dims, rotary->pairing, inverse);
-  }
 }
 
 /// to [columns, padded_rows] = from [rows, columns]^T, the columns beyond rows zero.
@@ -675,7 +661,8 @@ void check_sequences(const Extents& e, const AttentionOptions& o) {
   for (int64_t b = 0; b < e.B; ++b) {
     const int64_t begin = o.first_key.empty() ? 0 : o.first_key[static_cast<std::size_t>(b)];
     const int64_t end = o.key_end.empty() ? e.keys : o.key_end[static_cast<std::size_t>(b)];
-    require(0 <= begin && begin <= end && end <= e.keys,
+    // Without an end of its own, the first token of a sequence may still be to come.
+    require(0 <= begin && (begin <= end || o.key_end.empty()) && end <= e.keys,
             "attention: sequence {} has keys from {} to {}; they must lie in [0, {}]", b, begin, end, e.keys);
   }
 }

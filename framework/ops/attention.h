@@ -53,8 +53,9 @@ struct AttentionOptions {
 /// that sees no key gives zeros and passes no gradient. What is masked does not matter, even NaN or infinity.
 ///
 /// Sequences of unequal length: those of sequence b are the keys from first_key[b] to key_end[b], and it is served as
-/// if there were no others: positions count from its first key, and queries before that give zeros. Without a causal
-/// mask, window, bias or rotation there may be more queries than keys.
+/// if there were no others: positions count from its first key, and queries before that give zeros; where no key_end is
+/// given, the first may lie beyond all keys, as in the first parts of a padded prompt. Without a causal mask, window,
+/// bias or rotation there may be more queries than keys.
 ///
 /// With positions, the offset j - i by which biases and relative rows are looked up is positions[j] - positions[i]
 /// instead, of each sequence from its first key on, and offset_origin is given. Masks go by the keys' order as ever.

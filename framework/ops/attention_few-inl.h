@@ -13,7 +13,7 @@
 #include <limits>
 
 #include "framework/ops/attention_problem.h"
-#include "framework/ops/rope_row.h"
+#include "framework/ops/rotate_rows.h"
 #include "framework/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -148,7 +148,7 @@ class FewQueries {
       const T* from = p.q.head(0, first + r) + t * p.q.row_stride;
       const T* u = p.query_bias != nullptr ? p.query_bias + (first + r) * p.dk : nullptr;
       for (int64_t c = 0; c < p.dk; ++c) q[c] = (u != nullptr ? from[c] + u[c] : from[c]) * p.scale;
-      rotate(RotarySide::queries, q, i);
+      rotate_rows(p.rotary, RotarySide::queries, i, 1, w.dk_pad, false, q);
       const KeyRange rows = relative_rows(i);
       if (p.relative_keys != nullptr) {
         dots(q, p.relative_key(first + r, rows.begin), p.relative_heads * p.dk, rows.end - rows.begin, p.dk,
@@ -173,8 +173,8 @@ class FewQueries {
     if (p.rotary != nullptr) {
       for (int64_t j = 0; j < n; ++j) {
         std::copy_n(keys + j * stride, p.dk, w.k + j * w.dk_pad);
-        rotate(RotarySide::keys, w.k + j * w.dk_pad, j0 + j);
       }
+      rotate_rows(p.rotary, RotarySide::keys, j0, n, w.dk_pad, false, w.k);
       keys = w.k;
       stride = w.dk_pad;
     }
@@ -277,15 +277,6 @@ class FewQueries {
     const KeyRange rows = relative_rows(p.position(t));
     add_weighted(w.rel_p + r * w.relative_pad + rows.begin, p.relative_values + rows.begin * p.dv, p.dv,
                  rows.end - rows.begin, p.dv, T(1), w.o + r * w.dv_pad);
-  }
-
-  void rotate(RotarySide side, T* row, int64_t position) const {
-    if (p.rotary == nullptr) return;
-    const bool keys = side == RotarySide::keys;
-    const int64_t half = p.rotary->dims / 2;
-    const T* cos = (keys ? p.rotary->key_cos : p.rotary->cos).template data<T>() + position * half;
-    const T* sin = (keys ? p.rotary->key_sin : p.rotary->sin).template data<T>() + position * half;
-    rotate_row<T>(row, cos, sin, p.rotary->dims, p.rotary->pairing, false);
   }
 
   const AttentionProblem<T>& p;

@@ -82,7 +82,8 @@ struct AttentionProblem {
   int64_t relative_row(int64_t i, int64_t j) const { return std::clamp(place(j) - place(i), -clip, clip) + clip; }
   int64_t position(int64_t t) const { return first_position + t; }
   KeyRange keys_of(int64_t b) const {
-    return {first_key != nullptr ? first_key[b] : 0, key_end != nullptr ? key_end[b] : keys};
+    const int64_t end = key_end != nullptr ? key_end[b] : keys;
+    return {first_key != nullptr ? std::min(first_key[b], end) : 0, end};
   }
   /// Leading queries of sequence b that stand before its first key and are no tokens of it.
   int64_t skipped_queries(int64_t b) const {

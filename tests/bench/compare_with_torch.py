@@ -72,7 +72,7 @@ def torch_contenders(arguments, words):
 
 
 def ropewalk(arguments, words, threads):
-    return Contender([arguments.ropewalk, "bench", "step", *words, "--json", "--seconds", str(max(1, round(arguments.seconds))),
+    return Contender([arguments.ropewalk, "bench", "step", *words, "--json", "--seconds", str(arguments.seconds),
                       f"train.threads={threads}"])
 
 

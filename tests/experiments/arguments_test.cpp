@@ -107,5 +107,18 @@ TEST(Arguments, WholeNumbersKeepToTheirLimits) {
   }
 }
 
+TEST(Arguments, RealNumbersKeepToTheirLimits) {
+  EXPECT_EQ(real_number(parse({}), "--jobs", 0.25, 0, 9), 0.25);
+  EXPECT_EQ(real_number(parse({"--jobs", "0.5"}), "--jobs", 7, 0, 9), 0.5);
+  EXPECT_EQ(real_number(parse({"--jobs", "9"}), "--jobs", 7, 0, 9), 9);
+  EXPECT_EQ(real_number(parse({"--jobs", "1e-3"}), "--jobs", 7, 0, 9), 0.001);
+  for (const char* wrong : {"-0.1", "9.5", "1s", "two", "nan", "inf", "1e999"}) {
+    EXPECT_EQ(refused([&] {
+                real_number(parse({"--jobs", wrong}), "--jobs", 7, 0, 9);
+              }),
+              std::string("--jobs = '") + wrong + "': must be a number from 0 to 9");
+  }
+}
+
 }  // namespace
 }  // namespace ropewalk

@@ -1,5 +1,6 @@
 #include "experiments/inspect.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -56,6 +57,24 @@ TEST(Inspect, ShowsHeaderTrainingEvaluationAndLayers) {
   EXPECT_EQ(inspect(dir / "log.h5", {}, {}), text);
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(columns(line), 80U) << line;
+}
+
+TEST(Inspect, NamesTheModulesOfAnEncoderAndItsDecoder) {
+  const TemporaryDirectory dir;
+  LogSchema schema = example_schema();
+  schema.layer_kinds = {"encoder.attention.query", "encoder.block", "cross_attention.query", "block"};
+  schema.stem_kinds = {"encoder.position_embedding", "final_norm"};
+  {
+    const RunLock lock(dir.path());
+    RunLog log = RunLog::create(lock, schema, example_header());
+    for (int64_t step = 1; step <= 3; ++step) append_step(log, step);
+    log.finish(LogStatus::finished);
+  }
+  const std::string text = inspect(dir.path(), {}, {});
+  const std::string values = fmt::format("{:9.2e}{:9.2e}\n", formula(3, 6, 2), formula(3, 6, 3));
+  EXPECT_TRUE(holds(text, "step 3\nencoder\n          attn         \nlayer    query    block\n    0")) << text;
+  EXPECT_TRUE(holds(text, "decoder\n         cross         \nlayer    query    block\n    0" + values)) << text;
+  EXPECT_TRUE(holds(text, "encoder.position_embedding ")) << text;
 }
 
 TEST(Inspect, LayersAtAStepOfChoice) {

@@ -10,8 +10,8 @@
 #include <sstream>
 
 #include "experiments/exit_code.h"
-#include "experiments/worker.h"
 #include "run_binary.h"
+#include "train/machine.h"
 
 namespace ropewalk {
 namespace {
@@ -191,6 +191,11 @@ TEST_F(SweepRun, AWorkerThatDiesIsMarkedFailedAndTheOthersGoOn) {
       statuses(),
       (Statuses{
           {"none-s1", "interrupted"}, {"none-s2", "waiting"}, {"rope-s1", "failed"}, {"rope-s2", "interrupted"}}));
+  EXPECT_TRUE(holds(result.err, "[1/4] rope-s1 failed: ")) << result.err;
+  for (const char* run : {"none-s1", "rope-s2"}) {
+    EXPECT_TRUE(holds(result.err, fmt::format("[1/4 done] {} interrupted; the same command goes on with it\n", run)))
+        << "an interrupted run is none of those that are done: " << result.err;
+  }
 
   // What the interrupted sweep has done is kept: its runs go on from their checkpoints.
   for (const char* run : {"rope-s1", "rope-s2", "none-s1"}) {

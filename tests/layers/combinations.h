@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "tests/layers/small_model.h"
 
 namespace ropewalk::testing {
@@ -28,6 +30,13 @@ inline double greatest_difference(const Tensor& a, const Tensor& b, int64_t offs
   for (int64_t i = 0; i < a.elements(); ++i) worst = std::max(worst, std::abs(a.at(i) - b.at(offset_in_b + i)));
   return worst;
 }
+
+// Under sanitizers every kernel runs all the same, and differences of single elements would take minutes more.
+#ifdef __SANITIZE_ADDRESS__
+inline constexpr uint64_t kElementsCompared = 0;
+#else
+inline constexpr uint64_t kElementsCompared = 2;
+#endif
 
 /// Greatest error of the loss gradient in some elements of every parameter and along a random direction, against
 /// central differences, over the greatest element of the gradient.
@@ -66,7 +75,7 @@ inline double loss_gradient_error(const Transformer& model, int64_t length) {
       along += d * gradient.at(i);
       largest = std::max(largest, std::abs(gradient.at(i)));
     }
-    for (uint64_t n = 0; n < 2; ++n) {
+    for (uint64_t n = 0; n < kElementsCompared; ++n) {
       const double u = random_uniform({.seed = 4, .a = static_cast<uint32_t>(p)}, n);
       const auto element = static_cast<int64_t>(u * static_cast<double>(gradient.elements()));
       const double x = values.at(parameter.offset + element);
@@ -209,5 +218,19 @@ inline std::vector<Combination> attention_combinations() {
   }
   return out;
 }
+
+/// Every placement of norms for one encoding, kind of attention and pattern.
+class EveryPlacementTest : public ::testing::TestWithParam<Combination> {
+ protected:
+  template <class F>
+  void for_placements(F&& f) const {
+    for (const auto& [placement, name] : kNormPlacementNames) {
+      SCOPED_TRACE(name);
+      Combination c = GetParam();
+      c.placement = placement;
+      f(c.architecture());
+    }
+  }
+};
 
 }  // namespace ropewalk::testing

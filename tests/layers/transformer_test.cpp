@@ -102,19 +102,7 @@ TEST_P(EveryTransformerTest, DropoutFollowsTheSequenceNotTheBatch) {
 INSTANTIATE_TEST_SUITE_P(Grid, EveryTransformerTest, ::testing::ValuesIn(norm_combinations()),
                          [](const auto& info) { return ::testing::PrintToString(info.param); });
 
-/// Every placement of norms for one encoding, kind of attention and pattern.
-class EveryAttentionTest : public ::testing::TestWithParam<Combination> {
- protected:
-  template <class F>
-  void for_placements(F&& f) const {
-    for (const auto& [placement, name] : kNormPlacementNames) {
-      SCOPED_TRACE(name);
-      Combination c = GetParam();
-      c.placement = placement;
-      f(c.architecture());
-    }
-  }
-};
+class EveryAttentionTest : public EveryPlacementTest {};
 
 TEST_P(EveryAttentionTest, GradientsMatchDifferences) {
   for_placements(

@@ -69,14 +69,20 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 
 #include <hwy/aligned_allocator.h>
+#include <hwy/cache_control.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <limits>
 #include <new>
 #include <numeric>
 #include <vector>
+
+#include "train/every_worker.h"
+#include "train/machine.h"
 
 namespace ropewalk {
 namespace {
@@ -92,23 +98,29 @@ double multiply_add(int64_t rounds, double factor, double term, double& sum) {
   return HWY_DYNAMIC_DISPATCH(multiply_add_f64)(rounds, factor, term, sum);
 }
 
-/// Greatest rate of `run`, which returns the work it did, over runs of about a millisecond.
-template <class F>
-double best_rate(double seconds, F run) {
+/// Bursts that are measured however little time is given: one of them goes by without an interrupt.
+constexpr int kLeastBursts = 16;
+
+/// Greatest rate over bursts of the same work, with `before` done untimed before each; they go on for `seconds`.
+template <class Before, class F>
+double best_rate(double seconds, double work, const Before& before, const F& burst) {
   using Time = std::chrono::steady_clock;
+  const Time::time_point end =
+      Time::now() + std::chrono::duration_cast<Time::duration>(std::chrono::duration<double>(seconds));
   double best = 0;
-  double passed = 0;
-  int64_t times = 1;
-  while (passed < seconds || best == 0) {
+  for (int bursts = 0; bursts < kLeastBursts || Time::now() < end; ++bursts) {
+    before();
     const Time::time_point start = Time::now();
-    const double work = run(times);
+    burst();
     const double took = std::chrono::duration<double>(Time::now() - start).count();
-    passed += took;
-    if (took > 0.5e-3 || passed >= seconds) best = std::max(best, took > 0 ? work / took : 0);
-    if (took < 1e-3) times *= 2;
+    if (took > 0) best = std::max(best, work / took);
   }
   return best;
 }
+
+constexpr int64_t kKiB = 1024;
+constexpr int64_t kMiB = 1024 * kKiB;
+constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
 
 int64_t capacity_or(int name, int64_t otherwise) {
   const long bytes = sysconf(name);
@@ -118,25 +130,33 @@ int64_t capacity_or(int name, int64_t otherwise) {
 }  // namespace
 
 double measure_fma_peak(DType dtype, double seconds) {
+  constexpr int64_t kRounds = 50'000;
   return dispatch(dtype, [&]<class T>() {
     // The chains tend to 0.5, far from zeros, denormal numbers and infinities.
     volatile T factor = T(0.5);
     volatile T term = T(0.25);
     volatile T kept;
-    return best_rate(seconds, [&](int64_t times) {
-      T sum = 0;
-      const double work = multiply_add(times * 1000, factor, term, sum);
+    T sum = 0;
+    const double work = multiply_add(kRounds, factor, term, sum);
+    const auto nothing = [] {};
+    return best_rate(seconds, work, nothing, [&] {
+      multiply_add(kRounds, factor, term, sum);
       kept = sum;
-      return work;
     });
   });
 }
 
 double measure_fma_peak(DType dtype, double seconds, Workers& workers) {
-  std::vector<double> rates(static_cast<std::size_t>(workers.count()));
-  const auto task = [&](int64_t, int64_t i) { rates[static_cast<std::size_t>(i)] = measure_fma_peak(dtype, seconds); };
-  workers.run(workers.count(), task);
+  const int64_t measured = fma_threads(workers.count());
+  std::vector<double> rates(static_cast<std::size_t>(measured));
+  on_every_worker(workers, [&](int64_t worker) {
+    if (worker < measured) rates[static_cast<std::size_t>(worker)] = measure_fma_peak(dtype, seconds);
+  });
   return std::accumulate(rates.begin(), rates.end(), 0.0);
+}
+
+int64_t fma_threads(int64_t threads) {
+  return std::min(threads, static_cast<int64_t>(allowed_cores().size()));
 }
 
 const MemoryLevel& MemoryRoof::level_of(double working_set) const {
@@ -146,26 +166,60 @@ const MemoryLevel& MemoryRoof::level_of(double working_set) const {
   return levels.back();
 }
 
-MemoryRoof measure_memory_roof(double seconds) {
-  constexpr int64_t kKiB = 1024;
-  constexpr int64_t kMiB = 1024 * kKiB;
-  MemoryRoof roof{{{{"L1", capacity_or(_SC_LEVEL1_DCACHE_SIZE, 32 * kKiB), 16 * kKiB},
-                    {"L2", capacity_or(_SC_LEVEL2_CACHE_SIZE, 512 * kKiB), 256 * kKiB},
-                    {"L3", capacity_or(_SC_LEVEL3_CACHE_SIZE, 16 * kMiB), 8 * kMiB},
-                    {"DRAM", std::numeric_limits<int64_t>::max(), 128 * kMiB}}}};
-  const auto most = static_cast<std::size_t>(roof.levels.back().measured) / sizeof(float);
-  const hwy::AlignedFreeUniquePtr<float[]> memory = hwy::AllocateAligned<float>(most);
-  if (memory == nullptr) throw std::bad_alloc();
-  std::fill(memory.get(), memory.get() + most, 1.0F);  // pages that were never written are all the same one
-  volatile float kept;
-  for (MemoryLevel& level : roof.levels) {
-    const int64_t n = level.measured / static_cast<int64_t>(sizeof(float));
-    level.bytes_per_s = best_rate(seconds, [&](int64_t times) {
-      kept = HWY_DYNAMIC_DISPATCH(read_all)(memory.get(), n, times);
-      return static_cast<double>(level.measured) * static_cast<double>(times);
-    });
+void MemoryRoof::raise_to_levels_below() {
+  for (std::size_t i = levels.size() - 1; i > 0; --i) {
+    levels[i - 1].bytes_per_s = std::max(levels[i - 1].bytes_per_s, levels[i].bytes_per_s);
   }
-  return roof;
+}
+
+void MemoryProbe::Release::operator()(float* memory) const {
+  hwy::FreeAlignedBytes(memory, nullptr, nullptr);
+}
+
+MemoryProbe::MemoryProbe()
+    : best_{{{{"L1", capacity_or(_SC_LEVEL1_DCACHE_SIZE, 32 * kKiB), 16 * kKiB},
+              {"L2", capacity_or(_SC_LEVEL2_CACHE_SIZE, 512 * kKiB), 256 * kKiB},
+              {"L3", capacity_or(_SC_LEVEL3_CACHE_SIZE, 16 * kMiB), 8 * kMiB},
+              {"DRAM", std::numeric_limits<int64_t>::max(), 128 * kMiB}}}} {
+  const int64_t most = best_.levels.back().measured / kFloat;
+  memory_.reset(hwy::AllocateAligned<float>(static_cast<std::size_t>(most)).release());
+  if (memory_ == nullptr) throw std::bad_alloc();
+  std::fill_n(memory_.get(), most, 1.0F);  // pages that were never written are all the same one
+}
+
+void MemoryProbe::measure(double seconds_a_level) {
+  constexpr int64_t kBurst = 2 * kMiB;
+  volatile float kept;
+  const auto read = [&](int64_t first, int64_t bytes, int64_t times) {
+    kept = HWY_DYNAMIC_DISPATCH(read_all)(memory_.get() + first / kFloat, bytes / kFloat, times);
+  };
+  for (MemoryLevel& level : best_.levels) {
+    const bool cache = &level != &best_.levels.back();
+    if (cache) {
+      const int64_t times = std::max<int64_t>(1, kBurst / level.measured);
+      const double work = static_cast<double>(level.measured * times);
+      const auto bring_in = [&] { read(0, level.measured, 1); };
+      level.bytes_per_s = std::max(level.bytes_per_s,
+                                   best_rate(seconds_a_level, work, bring_in, [&] { read(0, level.measured, times); }));
+      continue;
+    }
+    // A last-level cache may keep a part of whatever goes through it again and again, and the best burst would be the
+    // one that meets that part.
+    const auto throw_out = [&] {
+      window_ = (window_ + kBurst) % level.measured;
+      const auto* window = reinterpret_cast<const std::byte*>(memory_.get()) + window_;
+      for (int64_t line = 0; line < kBurst; line += 64) hwy::FlushCacheline(window + line);
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    };
+    level.bytes_per_s = std::max(level.bytes_per_s, best_rate(seconds_a_level, static_cast<double>(kBurst), throw_out,
+                                                              [&] { read(window_, kBurst, 1); }));
+  }
+}
+
+MemoryRoof MemoryProbe::roof() const {
+  MemoryRoof out = best_;
+  out.raise_to_levels_below();
+  return out;
 }
 
 }  // namespace ropewalk

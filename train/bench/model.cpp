@@ -12,6 +12,7 @@
 #include "framework/random.h"
 #include "train/config_error.h"
 #include "train/evaluation.h"
+#include "train/every_worker.h"
 #include "train/flops.h"
 #include "train/memory.h"
 #include "train/text.h"
@@ -50,11 +51,22 @@ class NoiseData : public Dataset {
   Tokenizer tokenizer_;
 };
 
+/// Does a size on random tokens pass over this `key=value` word?
+bool is_unread(const std::string& word) {
+  const std::string_view key = trimmed(std::string_view(word).substr(0, word.find('=')));
+  return key.starts_with("data.") || key.starts_with("probe.");
+}
+
 RunSetup set_up_with_noise(const Config& config) {
+  if (config.model.arch == Arch::encoder_decoder) {
+    throw ConfigError(
+        {"bench: model.arch = encoder_decoder needs pairs of source and target, and the sizes have random "
+         "tokens; give an experiment file with data.source = task"});
+  }
   RunSetup out{.config = config};
   const ArchitectureConfig architecture = architecture_of(config);
   require_memory(
-      estimate_memory(config, count_parameters(architecture), config.model.vocab_size, config.train.context_length));
+      estimate_memory(config, count_parameters(architecture), config.model.vocab_size, training_shape(config)));
   out.dataset = std::make_unique<NoiseData>(config.model.vocab_size);
   out.workers = std::make_unique<Workers>(config.train.threads);
   out.model = std::make_unique<Transformer>(architecture, dtype_of(config.train));
@@ -79,9 +91,32 @@ BenchSubject bench_size(const std::string& name, const std::vector<std::string>&
                                      fmt::format("train.batch_size={}", s.batch),
                                      "position.encoding=learned",
                                      "model.tie_embeddings=false",
-                                     "probe.inputs=normal"};
-    keys.insert(keys.end(), overrides.begin(), overrides.end());
-    return {.name = name, .config = load_config("", keys, Purpose::probe).config, .random_tokens = true};
+                                     "probe.inputs=normal",
+                                     "eval.lengths=1"};  // never evaluated, and within any table of positions
+    std::vector<std::string> errors;
+    for (const std::string& word : overrides) {
+      if (!is_unread(word)) {
+        keys.push_back(word);
+        continue;
+      }
+      errors.push_back(
+          error_at({Origin::Kind::command_line},
+                   fmt::format("{}: size {} is measured on random tokens, so that [data] and [probe] are not read; to "
+                               "measure on data, give an experiment file",
+                               printable(word), name)));
+    }
+    try {
+      ResolvedConfig resolved = load_config("", keys, Purpose::probe);
+      if (errors.empty()) {
+        return {.name = name,
+                .config = std::move(resolved.config),
+                .random_tokens = true,
+                .warnings = std::move(resolved.warnings)};
+      }
+    } catch (const ConfigError& error) {
+      errors.insert(errors.end(), error.messages().begin(), error.messages().end());
+    }
+    throw ConfigError(std::move(errors));
   }
   std::vector<std::string> names;
   for (const BenchSize& s : kSizes) names.emplace_back(s.name);
@@ -99,27 +134,29 @@ struct BenchModel::Worker {
   double loss = 0;
 };
 
-BenchModel::BenchModel(const BenchSubject& subject, BenchPass pass) : setup_(set_up_subject(subject)), pass_(pass) {
+BenchModel::BenchModel(const BenchSubject& subject, BenchPass pass)
+    : setup_(set_up_subject(subject)), pass_(pass), shape_(training_shape(setup_.config)) {
   setup_.model->initialize(static_cast<uint64_t>(config().train.seed));
   if (pass == BenchPass::train) {
     trainer_ = std::make_unique<Trainer>(setup_.config, *setup_.model, *setup_.dataset, *setup_.workers);
+    trainer_->warm_up({});
     return;
   }
-  batch_.resize(config().train.batch_size * config().train.accumulate, config().train.context_length);
-  fill_training_batch(*setup_.dataset, static_cast<uint64_t>(config().train.seed), 1, 0, batch_);
+  batch_.resize(config().train.batch_size * config().train.accumulate, shape_);
+  batch_.fill_training(*setup_.dataset, static_cast<uint64_t>(config().train.seed), 1);
   for (int64_t i = 0; i < workers().count(); ++i) worker_state_.push_back(std::make_unique<Worker>());
+  warm_up();
 }
 
 BenchModel::~BenchModel() = default;
 
-double BenchModel::tokens() const {
+int64_t BenchModel::tokens() const {
   const TrainConfig& train = config().train;
-  return static_cast<double>(train.batch_size) * static_cast<double>(train.accumulate) *
-         static_cast<double>(train.context_length);
+  return train.batch_size * train.accumulate * shape_.positions();
 }
 
 double BenchModel::flops_per_token() const {
-  const FlopCount count = count_flops(config(), config().train.context_length);
+  const FlopCount count = count_flops(config(), shape_);
   return pass_ == BenchPass::train ? count.training() : count.forward;
 }
 
@@ -140,29 +177,50 @@ double BenchModel::run(const StepRequest& request) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+int64_t BenchModel::at_once() const {
+  return evaluated_at_once(shape_.positions());
+}
+
+int64_t BenchModel::sequences() const {
+  return config().train.batch_size * config().train.accumulate;
+}
+
+int64_t BenchModel::parts() const {
+  return (sequences() + at_once() - 1) / at_once();
+}
+
+void BenchModel::carry(Worker& worker, int64_t index, OpClock* clock) {
+  const Transformer& model = *setup_.model;
+  const int64_t first = index * at_once();
+  const BatchPart part = batch_.part(first, std::min(at_once(), sequences() - first));
+  Tape tape(worker.workspace, Mode::inference, &model.parameters());
+  tape.time_ops(clock);
+  ForwardPass pass{.tape = tape, .sequences = part.sequences, .length = part.length};
+  part.encode(model, pass);
+  const Var logits = model.logits(pass, part.tokens);
+  worker.losses.resize(static_cast<std::size_t>(part.sequences * part.length));
+  token_losses(logits.value(), part.targets, worker.losses.data());
+  for (const float loss : worker.losses) worker.loss += static_cast<double>(loss);
+  if (clock != nullptr) clock->lap("token_losses", OpClock::Pass::forward);
+}
+
+void BenchModel::warm_up() {
+  prepare(*setup_.model, shape_);
+  // The first part is the longest; an arena that has grown in it is new memory in the next.
+  for (const int64_t part : {int64_t{0}, int64_t{0}, parts() - 1}) {
+    on_every_worker(workers(), [&](int64_t w) { carry(*worker_state_[static_cast<std::size_t>(w)], part, nullptr); });
+  }
+}
+
 void BenchModel::forward(OpClock* clock) {
   if (clock != nullptr) {
     require(workers().count() == 1, "a pass whose ops are timed runs on one thread, not on {}", workers().count());
     clock->start();
   }
-  Transformer& model = *setup_.model;
-  model.prepare(batch_.length);
-  const int64_t at_once = evaluated_at_once(batch_.length);
+  prepare(*setup_.model, shape_);
   for (const auto& worker : worker_state_) worker->loss = 0;
-  const auto task = [&](int64_t w, int64_t i) {
-    Worker& worker = *worker_state_[static_cast<std::size_t>(w)];
-    const int64_t first = i * at_once;
-    const int64_t count = std::min(at_once, batch_.sequences - first);
-    Tape tape(worker.workspace, Mode::inference, &model.parameters());
-    tape.time_ops(clock);
-    ForwardPass pass{.tape = tape, .sequences = count, .length = batch_.length};
-    const Var logits = model.logits(pass, batch_.row_tokens(first).data());
-    worker.losses.resize(static_cast<std::size_t>(count * batch_.length));
-    token_losses(logits.value(), batch_.row_targets(first).data(), worker.losses.data());
-    for (const float loss : worker.losses) worker.loss += static_cast<double>(loss);
-    if (clock != nullptr) clock->lap("token_losses", OpClock::Pass::forward);
-  };
-  workers().run((batch_.sequences + at_once - 1) / at_once, task);
+  const auto task = [&](int64_t w, int64_t part) { carry(*worker_state_[static_cast<std::size_t>(w)], part, clock); };
+  workers().run(parts(), task);
   double loss = 0;
   for (const auto& worker : worker_state_) loss += worker->loss;
   require(std::isfinite(loss), "bench: the loss is not finite");
@@ -173,7 +231,7 @@ void require_memory_for(std::span<const BenchSubject> subjects) {
   for (const BenchSubject& subject : subjects) {
     const Config& config = subject.config;
     const MemoryEstimate one = estimate_memory(config, count_parameters(architecture_of(config)),
-                                               config.model.vocab_size, config.train.context_length);
+                                               config.model.vocab_size, training_shape(config));
     all.parameters += one.parameters;
     all.activations += one.activations;
     all.batch += one.batch;

@@ -25,13 +25,19 @@ std::span<const BenchSize> bench_sizes();
 struct BenchSubject {
   std::string name;
   Config config;
-  bool random_tokens = false;  ///< uniformly random tokens; otherwise the data of the configuration
+  bool random_tokens = false;                ///< uniformly random tokens; otherwise the data of the configuration
+  std::vector<std::string> warnings = {};    ///< about the configuration, as load_config() words them
+  std::vector<std::string> overridden = {};  ///< keys that the user gave besides the size or the file
 };
+
+/// Is told what a measurement is doing, a line at a time.
+using BenchSay = std::function<void(const std::string&)>;
 
 /// The subject of a measurement with these section.key=value overrides besides its own.
 using SubjectWith = std::function<BenchSubject(const std::vector<std::string>& overrides)>;
 
-/// A size on random tokens. Throws ConfigError, for an unknown name with the list of the sizes.
+/// A size on random tokens. Throws ConfigError; for an unknown name with the list of the sizes, and for the keys of
+/// [data] and [probe], which it does not read.
 BenchSubject bench_size(const std::string& name, const std::vector<std::string>& overrides);
 
 /// Model and data of a subject, the model at zero.
@@ -40,7 +46,8 @@ RunSetup set_up_subject(const BenchSubject& subject);
 /// A training step, or a forward pass in inference mode: logits of the same batch and the loss of every token.
 enum class BenchPass : uint8_t { train, forward };
 
-/// A model at its first values with its data, ready for passes that are timed one by one.
+/// A model at its first values with its data, ready for passes that are timed one by one: every worker has carried
+/// what a pass may give it, so that its memory is there whichever worker gets which part.
 class BenchModel {
  public:
   BenchModel(const BenchSubject& subject, BenchPass pass);
@@ -54,7 +61,7 @@ class BenchModel {
   Workers& workers() { return *setup_.workers; }
   int64_t parameters() const { return setup_.model->parameters().elements(); }
   /// Tokens of a pass.
-  double tokens() const;
+  int64_t tokens() const;
   /// Floating-point operations of the matrix products for one token.
   double flops_per_token() const;
   /// Bytes of activations and scratch memory held by all workers.
@@ -62,12 +69,19 @@ class BenchModel {
 
  private:
   struct Worker;
+  void warm_up();
   void forward(OpClock* clock);
+  /// How many sequences go through a tape together in a forward pass, and how many such parts there are.
+  int64_t at_once() const;
+  int64_t sequences() const;
+  int64_t parts() const;
+  void carry(Worker& worker, int64_t part, OpClock* clock);
 
   RunSetup setup_;
   BenchPass pass_;
   std::unique_ptr<Trainer> trainer_;
-  Batch batch_;
+  SequenceShape shape_;
+  ModelBatch batch_;
   std::vector<std::unique_ptr<Worker>> worker_state_;
   int64_t step_ = 0;
 };

@@ -7,6 +7,7 @@
 #include "framework/tape.h"
 #include "train/bench/machine_peak.h"
 #include "train/bench/model.h"
+#include "train/bench/rounds.h"
 
 namespace ropewalk {
 
@@ -32,11 +33,11 @@ std::vector<OpCase> op_cases(const Config& config);
 struct OpBench {
   /// One direction of one op.
   struct Pass {
-    double us = 0;        ///< median microseconds
+    Spread us;            ///< microseconds
     double gflops = 0;    ///< 0 for what is no matrix product
     double gb_per_s = 0;  ///< of the bytes that must move
-    double roofline =
-        0;              ///< least possible time over `us`: what the FMA peak or the memory allows, whichever is slower
+    /// Least possible time over the median: what the FMA peak or the memory allows, whichever is slower.
+    double roofline = 0;
     std::string bound;  ///< that which allows least: "FMA", or the level that its bytes fit in: "L2"
   };
   struct Row {
@@ -44,6 +45,8 @@ struct OpBench {
     Pass forward, backward;
   };
   std::string name;
+  Config config;
+  std::vector<std::string> overridden;  ///< see BenchSubject
   std::string dtype;
   int64_t tokens = 0;  ///< of a micro-batch
   double fma_peak_gflops = 0;
@@ -51,8 +54,19 @@ struct OpBench {
   std::vector<Row> rows;
 };
 
-/// Times all cases, turn by turn, on one thread; `seconds` in all.
-OpBench bench_ops(const BenchSubject& subject, double seconds);
+/// A direction that took these seconds, against the roofs (FLOP/s, and `memory`).
+OpBench::Pass judge(const Spread& seconds, double flops, double bytes, double fma_peak, const MemoryRoof& memory);
+
+struct OpBenchRequest {
+  double seconds = 6;  ///< about so long, and at least some runs of every case
+  /// The cases with this in the name of their op, which may go on with a variant ("attention_packed: rot"); empty: all.
+  std::string only = "";
+  BenchSay say = {};
+};
+
+/// Times the cases, turn by turn, on one thread. Throws ConfigError where `only` leaves none, with the names of the
+/// ops.
+OpBench bench_ops(const BenchSubject& subject, const OpBenchRequest& request);
 
 std::string to_text(const OpBench& result);
 std::string to_json(const OpBench& result);

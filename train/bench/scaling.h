@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "train/bench/model.h"
+#include "train/bench/rounds.h"
 
 namespace ropewalk {
 
@@ -18,19 +19,26 @@ struct ScalingRequest {
   std::vector<int64_t> values = {};  ///< of the axis; empty: its usual ones
 };
 
+/// Throws ConfigError for a value of the axis that makes no model, or more than 1024 jobs, and Error where all models
+/// of the table together want more memory than there is. Measures nothing.
+void check_scaling(ScalingAxis axis, const ScalingRequest& request);
+
 /// One table of alternatives that were timed turn by turn.
 struct ScalingTable {
   struct Row {
     int64_t value = 0;    ///< of the axis
     std::string variant;  ///< "full", "window 256"; else empty
     BenchPass pass = BenchPass::train;
-    double ms = 0;  ///< median, of a pass
+    Spread ms;  ///< of a pass
     double tokens_per_s = 0;
-    double ratio = 1;      ///< tokens/s over those of the first row of the same pass
-    double fma_share = 0;  ///< of the FMA peak of as many threads
+    Spread ratio;          ///< tokens/s over those of the first row of the same pass, within a round
+    double fma_share = 0;  ///< of the FMA peak of fma_threads() of its threads
   };
   std::string name;
+  Config config;
+  std::vector<std::string> overridden;  ///< see BenchSubject
   ScalingAxis axis = ScalingAxis::length;
+  int64_t rounds = 0;
   double fma_peak_gflops = 0;  ///< of one thread
   std::vector<Row> rows;
 };
@@ -41,6 +49,7 @@ struct ScalingTable {
 ///   width    d_model 32 .. 512, heads of the subject's size; training
 ///   threads  1 .. cores, training
 ///   jobs     1 .. cores single-threaded trainings side by side, each on a core of its own; tokens/s of all together
+/// Throws as check_scaling().
 ScalingTable bench_scaling(ScalingAxis axis, const ScalingRequest& request);
 
 std::string to_text(const ScalingTable& table);

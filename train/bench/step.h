@@ -5,22 +5,28 @@
 #include <vector>
 
 #include "train/bench/model.h"
+#include "train/bench/rounds.h"
 
 namespace ropewalk {
 
 struct StepBenchRequest {
   BenchPass pass = BenchPass::train;
-  int64_t warmup = 3;
-  int64_t least_steps = 5;
-  double seconds = 3;  ///< at least so long is measured; a third as long again goes to the times by op
+  /// What the timed passes take; warming up and the times by op get up to a third of it each. Each of the three makes
+  /// one pass at least, however long that is.
+  double seconds = 3;
+  BenchSay say = {};
 };
+
+/// Timed passes that a median should have; fewer are made only where these would take more than twice the seconds that
+/// are given.
+inline constexpr int64_t kEnoughPasses = 5;
 
 /// What passes of one configuration cost on this machine, now. Times are medians.
 struct StepBench {
   /// One op, or one part of a step that is no op.
   struct Op {
     std::string name;
-    double calls = 0;  ///< a pass
+    int64_t calls = 0;  ///< a pass
     double forward_ms = 0;
     double backward_ms = 0;
     double step_ms = 0;  ///< outside of forward and backward
@@ -36,23 +42,24 @@ struct StepBench {
   };
 
   std::string name;
+  Config config;                        ///< with what the data decide
+  std::vector<std::string> overridden;  ///< see BenchSubject
   BenchPass pass = BenchPass::train;
   std::string dtype;
   int64_t threads = 1;
   int64_t parameters = 0;
-  int64_t steps = 0;
-  double tokens = 0;  ///< of a pass
-  double step_ms = 0;
-  double step_ms_least = 0;
-  double step_ms_greatest = 0;
-  double tokens_per_s = 0;
+  int64_t steps = 0;           ///< timed
+  int64_t tokens = 0;          ///< of a pass
+  Spread step_ms;              ///< of the timed passes
+  double tokens_per_s = 0;     ///< at the median
   double flops_per_token = 0;  ///< matrix products, what the mask hides not counted
   double gflops = 0;
-  double fma_peak_gflops = 0;  ///< of all threads; best of bursts before, between and after the timed passes
+  double fma_peak_gflops = 0;  ///< of fma_threads; best of bursts before, between and after the timed passes
+  int64_t fma_threads = 1;     ///< of the threads, those that add to the peak: one a core at most
   double fma_share = 0;        ///< gflops / fma_peak_gflops
-  double page_faults = 0;      ///< a pass
-  double arena_bytes = 0;      ///< activations and scratch of all workers
-  double peak_rss_bytes = 0;   ///< of the process, after the timed passes
+  int64_t page_faults = 0;     ///< in all timed passes
+  int64_t arena_bytes = 0;     ///< activations and scratch of all workers
+  int64_t peak_rss_bytes = 0;  ///< of the process, after the timed passes
   std::vector<Op> ops;         ///< longest first; from passes of their own, on one thread
   std::vector<Product> products;
 };

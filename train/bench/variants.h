@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "train/bench/model.h"
+#include "train/bench/rounds.h"
 
 namespace ropewalk {
 
@@ -11,14 +12,19 @@ namespace ropewalk {
 struct VariantTable {
   struct Row {
     std::string name;
-    double ms = 0;     ///< median of a training step
-    double ratio = 1;  ///< median over rounds of its time over that of the first row in the same round
+    Spread ms;     ///< of a training step
+    Spread ratio;  ///< its time over that of the first row, within a round
   };
   std::string subject;
-  std::string group;  ///< "position.encoding", "model.norm", "logged at each step"
+  Config config;
+  std::vector<std::string> overridden;  ///< see BenchSubject
+  std::string group;                    ///< "position.encoding", "model.norm", "logged at each step"
   int64_t rounds = 0;
   std::vector<Row> rows;
 };
+
+/// The encodings that the subject's other keys allow.
+std::vector<std::string> legal_encodings(const SubjectWith& subject);
 
 /// Training steps of each variant of a group, turn by turn, `seconds` a group:
 ///   position.encoding    none, then every other scheme
@@ -27,7 +33,7 @@ struct VariantTable {
 ///                        greatest logits; both. What is measured for the log; its writing, every two seconds, is not
 ///                        in it
 /// All else is as in the subject.
-std::vector<VariantTable> bench_variants(const SubjectWith& subject, double seconds);
+std::vector<VariantTable> bench_variants(const SubjectWith& subject, double seconds, const BenchSay& say = {});
 
 std::string to_text(const std::vector<VariantTable>& tables);
 std::string to_json(const std::vector<VariantTable>& tables);

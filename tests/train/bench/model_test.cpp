@@ -6,6 +6,7 @@
 
 #include "small_subject.h"
 #include "tests/train/training_testing.h"
+#include "train/config_error.h"
 #include "train/flops.h"
 
 namespace ropewalk {
@@ -47,6 +48,40 @@ TEST(BenchModel, ANameThatIsNeitherSizeNorFileIsRefusedWithTheSizes) {
   }
 }
 
+TEST(BenchModel, KeysThatASizeDoesNotReadAreRefusedAllAtOnce) {
+  try {
+    small_subject({"data.path=my.txt", "data.task = copy", "probe.inputs=data", "model.d_model=-1"});
+    FAIL();
+  } catch (const ConfigError& error) {
+    ASSERT_EQ(error.messages().size(), 4U) << error.what();
+    EXPECT_EQ(error.messages()[0],
+              "command line: error: data.path=my.txt: size XS is measured on random tokens, so that [data] and [probe] "
+              "are not read; to measure on data, give an experiment file");
+    EXPECT_NE(error.messages()[1].find("data.task"), std::string::npos);
+    EXPECT_NE(error.messages()[2].find("probe.inputs"), std::string::npos);
+    EXPECT_NE(error.messages()[3].find("model.d_model"), std::string::npos);
+  }
+}
+
+TEST(BenchModel, WarningsOfTheConfigurationAreHandedOn) {
+  EXPECT_TRUE(small_subject().warnings.empty());
+  const BenchSubject idle = small_subject({"position.rope_theta=500"});
+  ASSERT_EQ(idle.warnings.size(), 1U);
+  EXPECT_NE(idle.warnings[0].find("position.rope_theta = 500 changes nothing"), std::string::npos) << idle.warnings[0];
+}
+
+TEST(BenchModel, EveryWorkerHasItsMemoryBeforeTheFirstPass) {
+  // One lane, or one part of a forward pass: only one of the workers has anything to do in a pass, whichever it is.
+  for (const BenchPass pass : {BenchPass::train, BenchPass::forward}) {
+    const std::size_t of_one = BenchModel(small_subject(), pass).arena_bytes();
+    EXPECT_GT(of_one, 0U);
+    BenchModel model(small_subject({"train.threads=3"}), pass);
+    EXPECT_EQ(model.arena_bytes(), 3 * of_one);
+    for (int i = 0; i < 5; ++i) model.run();
+    EXPECT_EQ(model.arena_bytes(), 3 * of_one);
+  }
+}
+
 using BenchModelOnData = TinyTraining;
 
 TEST_F(BenchModelOnData, TakesTheDataThatTheConfigurationNames) {
@@ -57,6 +92,35 @@ TEST_F(BenchModelOnData, TakesTheDataThatTheConfigurationNames) {
     EXPECT_EQ(model.tokens(), 3 * 16);
     EXPECT_GT(model.run(), 0);
     EXPECT_GT(model.arena_bytes(), 0U);
+  }
+}
+
+TEST_F(BenchModelOnData, TakesPairs) {
+  const BenchSubject subject{.name = "pairs",
+                             .config = config({"model.arch=encoder_decoder", "data.source=task", "data.task=copy",
+                                               "data.max_length=6", "eval.lengths=4", "train.batch_size=90"})};
+  const FlopCount count = count_flops(BenchModel(subject, BenchPass::forward).config(), {.source = 6, .length = 7});
+  for (const BenchPass pass : {BenchPass::train, BenchPass::forward}) {
+    BenchModel model(subject, pass);
+    EXPECT_EQ(model.tokens(), 90 * (6 + 7));
+    EXPECT_EQ(model.flops_per_token(), pass == BenchPass::train ? count.training() : count.forward);
+    EXPECT_GT(model.run(), 0);
+    OpClock clock;
+    model.run({.clock = &clock});
+    std::map<std::string, OpClock::Row> rows;
+    for (const OpClock::Row& row : clock.rows()) rows[row.op] = row;
+    // 90 sequences of 13 positions go through in two passes, in training in 8 lanes; each has 2 layers of the encoder
+    // and 2 of the decoder, which attend twice.
+    EXPECT_EQ(rows.at("attention").laps, (pass == BenchPass::train ? 8 : 2) * 6);
+  }
+}
+
+TEST(BenchModel, ASizeOfRandomTokensHasNoPairs) {
+  try {
+    BenchModel(small_subject({"model.arch=encoder_decoder"}), BenchPass::train);
+    FAIL() << "accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("data.source = task"), std::string::npos) << error.what();
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "small_subject.h"
 #include "tests/train/storage_testing.h"
+#include "train/config_error.h"
 #include "train/flops.h"
 
 namespace ropewalk {
@@ -74,7 +75,7 @@ TEST(OpBench, ProductsOfTheCasesAreThoseOfTheModel) {
 }
 
 TEST(OpBench, TheRooflineIsWhatThePeakOrTheMemoryAllows) {
-  const OpBench r = bench_ops(small_subject(), 0.01);
+  const OpBench r = bench_ops(small_subject(), {.seconds = 0.01});
   EXPECT_EQ(r.tokens, 64) << "all 8 sequences of 8 in one pass";
   EXPECT_GT(r.fma_peak_gflops, 0);
   const std::vector<OpCase> cases = op_cases(small_subject().config);
@@ -82,9 +83,10 @@ TEST(OpBench, TheRooflineIsWhatThePeakOrTheMemoryAllows) {
   for (std::size_t i = 0; i < cases.size(); ++i) {
     SCOPED_TRACE(cases[i].op + " " + cases[i].variant);
     const auto check = [&](const OpBench::Pass& pass, double flops, double bytes) {
-      ASSERT_GT(pass.us, 0);
-      EXPECT_NEAR(pass.gflops * pass.us * 1e3, flops, 1e-6 * (flops + 1));
-      EXPECT_NEAR(pass.gb_per_s * pass.us * 1e3, bytes, 1e-6 * bytes);
+      const double us = pass.us.median;
+      ASSERT_GT(us, 0);
+      EXPECT_NEAR(pass.gflops * us * 1e3, flops, 1e-6 * (flops + 1));
+      EXPECT_NEAR(pass.gb_per_s * us * 1e3, bytes, 1e-6 * bytes);
       double bandwidth = 0;
       for (const MemoryLevel& level : r.memory.levels) {
         if (pass.bound == level.name) bandwidth = level.bytes_per_s * 1e-9;
@@ -104,12 +106,62 @@ TEST(OpBench, TheRooflineIsWhatThePeakOrTheMemoryAllows) {
   }
   const nlohmann::json json = nlohmann::json::parse(to_json(r));
   EXPECT_EQ(json.at("rows").size(), r.rows.size());
-  for (const char* key : {"us", "gflops", "gb_per_s", "roofline", "bound"}) {
+  for (const char* key :
+       {"us", "gflops", "us_lower_quartile", "us_noisy", "gb_per_s", "roofline", "roofline_reliable", "bound"}) {
     EXPECT_TRUE(json.at("rows").front().at("backward").contains(key)) << key;
   }
   EXPECT_EQ(json.at("read_gb_per_s").size(), 4U);
   const std::string text = to_text(r);
   for (const OpCase& op : cases) EXPECT_NE(text.find("\n" + op.op), std::string::npos) << op.op;
+}
+
+TEST(OpBench, AShareBeyondTheRoofIsMarked) {
+  const MemoryRoof disturbed{
+      {{{"L1", 32'768, 1, 2e9}, {"L2", 1 << 19, 1, 2e9}, {"L3", 1 << 24, 1, 2e9}, {"DRAM", int64_t{1} << 40, 1, 2e9}}}};
+  OpBench r{.name = "XS", .memory = disturbed};
+  const OpBench::Pass absurd = judge(spread_of({1e-6}), 0, 67'820, 1e11, disturbed);
+  const OpBench::Pass noisy = judge(spread_of({1e-3, 2e-3, 3e-3}), 1e6, 10, 1e11, disturbed);
+  EXPECT_NEAR(absurd.roofline, 33.91, 1e-9);
+  EXPECT_EQ(absurd.bound, "L2");
+  EXPECT_NEAR(noisy.roofline, 0.005, 1e-9);
+  EXPECT_EQ(noisy.bound, "FMA");
+  r.rows = {{.op = "add", .forward = absurd, .backward = noisy}};
+  const std::string text = to_text(r);
+  EXPECT_NE(text.find("3391.0 %? L2"), std::string::npos) << text;
+  EXPECT_NE(text.find("2000.0~"), std::string::npos) << text;
+  EXPECT_NE(text.find("0.5 %  FMA"), std::string::npos) << text;
+  EXPECT_NE(text.find(kShareRule), std::string::npos) << text;
+  EXPECT_NE(text.find("\n~: noisy, "), std::string::npos) << text;
+  const nlohmann::json row = nlohmann::json::parse(to_json(r)).at("rows").at(0);
+  EXPECT_EQ(row.at("forward").at("roofline_reliable"), false);
+  EXPECT_EQ(row.at("forward").at("us_noisy"), false);
+  EXPECT_EQ(row.at("backward").at("roofline_reliable"), true);
+  EXPECT_EQ(row.at("backward").at("us_noisy"), true);
+  r.rows = {{.op = "add", .forward = judge(spread_of({1}), 0, 100, 1e11, disturbed), .backward = noisy}};
+  EXPECT_EQ(to_text(r).find(kShareRule), std::string::npos);
+}
+
+TEST(OpBench, OnlyTheChosenOpsAreMeasured) {
+  const auto names = [](const std::string& only) {
+    std::set<std::string> out;
+    for (const OpBench::Row& row : bench_ops(small_subject(), {.seconds = 0, .only = only}).rows) {
+      out.insert(row.variant.empty() ? row.op : row.op + ": " + row.variant);
+    }
+    return out;
+  };
+  const std::set<std::string> norms = names("norm");
+  EXPECT_TRUE(norms.count("layer_norm") && norms.count("rms_norm") && norms.count("head_norm"));
+  for (const std::string& name : names("attention")) EXPECT_NE(name.substr(0, 6), "linear") << name;
+  for (const std::string& name : norms) EXPECT_NE(name.find("norm"), std::string::npos) << name;
+  EXPECT_EQ(names("attention_packed: rotary"), (std::set<std::string>{"attention_packed: rotary"}));
+  try {
+    bench_ops(small_subject(), {.seconds = 0, .only = "atention"});
+    FAIL();
+  } catch (const ConfigError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("'atention'"), std::string::npos) << text;
+    EXPECT_NE(text.find("attention_packed"), std::string::npos) << text;
+  }
 }
 
 }  // namespace
