@@ -127,11 +127,20 @@ std::vector<CommandInfo> make_infos() {
        true},
       {"inspect",
        "RUN|SWEEP",
-       "what a log holds, as tables",
-       "RUN is a run's directory or its log.h5, finished, killed or still running: header, last training rows,\n"
-       "evaluation by length, gradient norms by layer and module, and what first was not finite. For the directory of\n"
-       "a sweep: the comparison of its runs so far.\n",
-       {{"--step", "N", "the layers at this step; default: the last"}, {"--rows", "N", "training rows; default: 10"}}},
+       "what a log holds: tables, plots in the terminal, CSV",
+       "RUN is a run's directory or its log.h5, finished, killed or still running: header, what first was not finite\n"
+       "and where gradients blew up, last training rows, evaluation by length, gradient norms by layer and module. "
+       "For\n"
+       "the directory of a sweep: the comparison of its runs so far.\n\n"
+       "  ropewalk inspect RUN --plot loss --step 100..      a curve; of a sweep one for each variant\n"
+       "  ropewalk inspect RUN --layers --kind ffn.down      gradient norms over step and layer\n"
+       "  ropewalk inspect RUN --layers --csv                what is logged of every module\n",
+       {{"--plot", "CURVE", "loss, grad_norm (over steps) or length (held-out loss over length)"},
+        {"--layers", "", "a heat map of gradient norms over step and layer"},
+        {"--kind", "KIND", "with --layers: of these modules, as attention.query; default: block, CSV: all"},
+        {"--step", "A..B", "only these steps; one step N: the layers at it"},
+        {"--rows", "N", "training rows of the table; default: 10"},
+        {"--csv", "", "the numbers themselves"}}},
       {"report",
        "DIR ...",
        "one self-contained HTML page",

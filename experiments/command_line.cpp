@@ -13,7 +13,7 @@
 #include "experiments/command_help.h"
 #include "experiments/comparison.h"
 #include "experiments/exit_code.h"
-#include "experiments/inspect.h"
+#include "experiments/inspect_command.h"
 #include "experiments/report.h"
 #include "experiments/run_paths.h"
 #include "experiments/run_result.h"
@@ -216,18 +216,7 @@ int config(const Call& call) {
 }
 
 int inspect_log(const Call& call) {
-  if ((call.arguments.has("--rows") || call.arguments.has("--step")) && is_sweep_directory(call.file())) {
-    throw UsageError(
-        fmt::format("--rows and --step are for the log of one run; '{}' is a sweep: give one of the runs "
-                    "in it",
-                    printable(call.file())));
-  }
-  InspectOptions options;
-  options.rows = whole_number(call.arguments, "--rows", options.rows, 0, 1'000'000'000);
-  if (call.arguments.has("--step")) {
-    options.step = whole_number(call.arguments, "--step", 0, 0, int64_t{1} << 62);
-  }
-  print(inspect(call.file(), options, style_of(STDOUT_FILENO)));
+  print(inspect_command(call.arguments, style_of(STDOUT_FILENO)));
   return kDone;
 }
 

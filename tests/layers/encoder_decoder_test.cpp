@@ -28,7 +28,13 @@ Tensor answer(Transformer& model, const std::vector<int32_t>& source, int64_t le
   return copy_of(model.logits(pass, tokens.data()).value());
 }
 
-class EncoderDecoderTest : public EveryPlacementTest {};
+class EncoderDecoderTest : public EveryPlacementTest {
+ protected:
+  template <class F>
+  void for_placements(F&& f) const {
+    EveryPlacementTest::for_placements([&](ArchitectureConfig config) { f(encoder_decoder(std::move(config))); });
+  }
+};
 
 TEST_P(EncoderDecoderTest, GradientsMatchDifferences) {
   for_placements([](const ArchitectureConfig& decoder) {
@@ -37,8 +43,7 @@ TEST_P(EncoderDecoderTest, GradientsMatchDifferences) {
 }
 
 TEST_P(EncoderDecoderTest, TheWholeSourceCountsAndItsPaddingDoesNot) {
-  for_placements([](const ArchitectureConfig& decoder) {
-    const ArchitectureConfig config = encoder_decoder(decoder);
+  for_placements([](const ArchitectureConfig& config) {
     const auto model = make_model(config, 4);
     const std::vector<int32_t> tokens = some_tokens(4, 1);
     const std::vector<int32_t> source = some_tokens(6, 2);
@@ -56,8 +61,7 @@ TEST_P(EncoderDecoderTest, TheWholeSourceCountsAndItsPaddingDoesNot) {
 }
 
 TEST_P(EncoderDecoderTest, DecodingWithACacheEqualsAPassWithoutOne) {
-  for_placements([](const ArchitectureConfig& decoder) {
-    const ArchitectureConfig config = encoder_decoder(decoder);
+  for_placements([](const ArchitectureConfig& config) {
     const auto model = make_model(config, 7);
     const std::vector<int32_t> tokens = some_tokens(7, 1);
     const std::vector<int32_t> source = some_tokens(5, 2);
@@ -130,7 +134,7 @@ TEST(EncoderDecoderTest, NormalizedQueriesAndKeysHaveRightGradients) {
 }
 
 TEST(EncoderDecoderTest, ItsLossIsTheSmoothedCrossEntropyOfItsLogits) {
-  const auto model = make_model(encoder_decoder({.encoding = "rope"}), 4);
+  const auto model = make_model(encoder_decoder(Combination{.encoding = "rope"}.architecture()), 4);
   const std::vector<int32_t> tokens = some_tokens(8), targets = some_tokens(8, 1);
   const SomeSources sources(2);
   const auto loss = [&](const auto& of_pass) {
