@@ -173,10 +173,10 @@ class Head {
     return finite;
   }
 
-  // Relative keys and values; true where all are finite.
+  // Relative keys and values; true where all are finite, and so is what the distance bias is made of.
   bool pack_relative(bool backward) {
     const int64_t rows = p.relative_rows();
-    bool finite = true;
+    bool finite = p.distance == nullptr || finite_distance_bias();
     if (p.relative_keys != nullptr) {
       if (backward) clear(w.d_rel, p.relative_heads * rows * w.dk_pad);
       for (int64_t h = 0; h < p.relative_heads; ++h) {
@@ -295,6 +295,15 @@ class Head {
   static constexpr int64_t kRows = AttentionScratch<T>::kRows;
   static constexpr int64_t kCols = AttentionScratch<T>::kCols;
 
+  bool finite_distance_bias() const {
+    const auto finite = [](const T* x, int64_t n) {
+      return sum_of<T>(n, [&](auto d, int64_t i) HWY_ATTR { return hn::Mul(hn::LoadU(d, x + i), hn::Zero(d)); }) ==
+             T(0);
+    };
+    return finite(p.distance, p.offsets()) && finite(p.normalizer, p.place(p.keys - 1) + 1) &&
+           finite(p.line_slopes, p.H * p.n_lines) && finite(p.line_values, p.H * p.n_lines);
+  }
+
   /// to [rows, n] (rows ld apart) = or += scale * from [rows, padded].
   static void unpack_rows(const T* from, int64_t rows, int64_t padded, T scale, bool add, int64_t n, T* to,
                           int64_t ld) {
@@ -324,6 +333,7 @@ class Head {
           hn::StoreU(hn::Add(hn::LoadU(d, s + c), hn::LoadU(d, bias + c)), d, s + c);
         }
       }
+      if (p.distance != nullptr) add_distance_bias(p, h_, i, j0, keys, s);
       if (p.relative_keys != nullptr) {
         const T* qa = w.qa + r * w.relative_pad;
         for (int64_t c = 0; c < keys; ++c) s[c] += qa[p.relative_row(i, j0 + c)];
@@ -504,6 +514,7 @@ class Head {
             hn::StoreU(hn::Add(hn::LoadU(d, out + c), hn::LoadU(d, ds + c)), d, out + c);
           }
         }
+        if (p.distance != nullptr) distance_bias_backward(p, h_, i, j0, std::min(width, tile.columns), ds);
         if (p.relative_keys != nullptr) {
           T* dqa = w.dqa + r * w.relative_pad;
           for (int64_t c = 0; c < std::min(width, tile.columns); ++c) {
@@ -687,31 +698,72 @@ void check_positions(const Extents& e, std::span<const int32_t> positions) {
   }
 }
 
+/// Throws unless a table of so many columns has one for every offset.
+void check_offsets(const Extents& e, const AttentionOptions& o, const char* name, int64_t columns) {
+  require(o.offset_origin >= 0 || o.positions.empty(), "attention: positions go with an offset_origin that is given");
+  const int64_t origin = o.offset_origin < 0 ? e.keys - 1 : o.offset_origin;
+  // With positions, those of any sequence.
+  const int64_t spread = o.positions.empty() ? e.keys - 1 : span_of(e, o.positions);
+  const int64_t ahead = o.positions.empty() ? e.queries - 1 : spread;
+  require(o.offset_origin >= 0 || columns == spread + ahead + 1,
+          "attention: {} has {} columns, expected {} for {} queries of {} keys", name, columns, spread + ahead + 1,
+          e.queries, e.keys);
+  require(origin >= spread && columns - origin > ahead,
+          "attention: {} has {} columns from offset {} on; {} queries of {} keys need {} from {} on", name, columns,
+          -origin, e.queries, e.keys, spread + ahead + 1, -spread);
+}
+
+/// Throws where distances shrink away from offset 0 by more than rounding: the lines of a row of keys are found by
+/// halving.
+void check_distances(Var distance, int64_t origin) {
+  dispatch(distance.dtype(), [&]<class T>() {
+    const T* x = distance.value().data<T>();
+    for (int64_t c = 1; c < distance.shape()[0]; ++c) {
+      const T nearer = c <= origin ? x[c] : x[c - 1];
+      const T farther = c <= origin ? x[c - 1] : x[c];
+      const bool shrinks = farther < nearer - 4 * std::numeric_limits<T>::epsilon() * nearer;
+      require(!shrinks,
+              "attention: distance_bias.distance is {} at offset {} and {} at {}; it grows with the offset's size",
+              x[c - 1], c - 1 - origin, x[c], c - origin);
+    }
+  });
+}
+
+void check_distance_bias(const Extents& e, const AttentionOptions& o) {
+  const DistanceBias& bias = o.distance_bias;
+  require(bias.normalizer && bias.lines, "attention: distance_bias has a distance but no normalizer or no lines");
+  check_shape("attention: distance_bias.distance", bias.distance.shape(), {-1});
+  check_shape("attention: distance_bias.normalizer", bias.normalizer.shape(), {-1});
+  check_shape("attention: distance_bias.lines", bias.lines.shape(), {2 * e.H + 1, -1});
+  check_offsets(e, o, "distance_bias.distance", bias.distance.shape()[0]);
+  check_distances(bias.distance, o.offset_origin < 0 ? e.keys - 1 : o.offset_origin);
+  const int64_t last =
+      o.positions.empty() || e.keys == 0 ? e.keys - 1 : o.positions[static_cast<std::size_t>(e.keys - 1)];
+  require(bias.normalizer.shape()[0] > last,
+          "attention: distance_bias.normalizer has {} positions; a query stands at {}", bias.normalizer.shape()[0],
+          last);
+}
+
 void check(const Extents& e, Var q, const AttentionOptions& o) {
   check_same_dtype("attention: offset_bias", q, o.offset_bias);
+  check_same_dtype("attention: distance_bias.distance", q, o.distance_bias.distance);
+  check_same_dtype("attention: distance_bias.normalizer", q, o.distance_bias.normalizer);
+  check_same_dtype("attention: distance_bias.lines", q, o.distance_bias.lines);
   check_same_dtype("attention: query_bias", q, o.query_bias);
   check_same_dtype("attention: relative_keys", q, o.relative_keys);
   check_same_dtype("attention: relative_values", q, o.relative_values);
   require(e.G >= 1 && e.H % e.G == 0, "attention: {} query heads cannot share {} key/value heads", e.H, e.G);
-  const bool positions_matter = o.mask.causal || o.mask.window_radius >= 0 || o.offset_bias || o.relative_keys ||
-                                o.relative_values || o.rotary != nullptr;
+  const bool positions_matter = o.mask.causal || o.mask.window_radius >= 0 || o.offset_bias || o.distance_bias ||
+                                o.relative_keys || o.relative_values || o.rotary != nullptr;
   require(e.queries <= e.keys || !positions_matter,
           "attention: {} queries for {} keys; queries stand at the end of the keys", e.queries, e.keys);
   check_sequences(e, o);
   check_positions(e, o.positions);
   if (o.offset_bias) {
-    const int64_t origin = o.offset_origin < 0 ? e.keys - 1 : o.offset_origin;
-    const Shape& shape = o.offset_bias.shape();
-    require(o.offset_origin >= 0 || o.positions.empty(), "attention: positions go with an offset_origin that is given");
-    if (o.offset_origin < 0) check_shape("attention: offset_bias", shape, {e.H, e.keys + e.queries - 1});
-    check_shape("attention: offset_bias", shape, {e.H, -1});
-    // With positions, those of any sequence.
-    const int64_t spread = o.positions.empty() ? e.keys - 1 : span_of(e, o.positions);
-    const int64_t ahead = o.positions.empty() ? e.queries - 1 : spread;
-    require(origin >= spread && shape[1] - origin > ahead,
-            "attention: offset_bias has {} columns from offset {} on; {} queries of {} keys need {} from {} on",
-            shape[1], -origin, e.queries, e.keys, spread + ahead + 1, -spread);
+    check_shape("attention: offset_bias", o.offset_bias.shape(), {e.H, -1});
+    check_offsets(e, o, "offset_bias", o.offset_bias.shape()[1]);
   }
+  if (o.distance_bias) check_distance_bias(e, o);
   if (o.query_bias) check_shape("attention: query_bias", o.query_bias.shape(), {e.H, e.dk});
   const auto check_relative = [](const char* name, Var table, int64_t columns) {
     if (!table) return;
@@ -755,10 +807,18 @@ AttentionProblem<T> make_problem(const Extents& e, const AttentionOptions& o) {
   if (!o.first_key.empty()) p.first_key = o.first_key.data();
   if (!o.key_end.empty()) p.key_end = o.key_end.data();
   if (!o.positions.empty() && e.keys > 0) p.positions = o.positions.data();
+  if (e.keys > 0 && e.queries > 0) p.first_offset = p.farthest();
   if (o.offset_bias) {
-    p.first_offset = p.farthest();
     p.offset_bias = o.offset_bias.value().data<T>() + first_bias_column(e, o);
     p.bias_stride = o.offset_bias.shape()[1];
+  }
+  if (o.distance_bias) {
+    p.distance = o.distance_bias.distance.value().data<T>() + first_bias_column(e, o);
+    p.normalizer = o.distance_bias.normalizer.value().data<T>();
+    p.n_lines = o.distance_bias.lines.shape()[1];
+    p.line_knots = o.distance_bias.lines.value().data<T>();
+    p.line_slopes = p.line_knots + p.n_lines;
+    p.line_values = p.line_slopes + e.H * p.n_lines;
   }
   if (o.query_bias) p.query_bias = o.query_bias.value().data<T>();
   if (o.relative_keys) {
@@ -787,7 +847,8 @@ void forward(AttentionProblem<T>& p, const AttentionOptions& options, Tape& tape
 /// The Vars that act on scores and values, beside q, k and v.
 struct Additions {
   Var offset_bias, query_bias, relative_keys, relative_values;
-  int64_t bias_column;  ///< the first column of offset_bias that is read
+  DistanceBias distance_bias;
+  int64_t bias_column;  ///< the first column of offset_bias, or of the distances, that is read
 };
 
 /// Runs the kernel; the gradients of q, k and v are already open in p. Opens those of the rest.
@@ -795,6 +856,13 @@ template <class T>
 void backward(AttentionProblem<T> p, const Additions& additions, Tape& tape) {
   p.d_offset_bias = tape.gradient_accumulator<T>(additions.offset_bias);
   if (p.d_offset_bias != nullptr) p.d_offset_bias += additions.bias_column;
+  p.d_distance = tape.gradient_accumulator<T>(additions.distance_bias.distance);
+  if (p.d_distance != nullptr) p.d_distance += additions.bias_column;
+  p.d_normalizer = tape.gradient_accumulator<T>(additions.distance_bias.normalizer);
+  if (T* d_lines = tape.gradient_accumulator<T>(additions.distance_bias.lines); d_lines != nullptr) {
+    p.d_line_slopes = d_lines + p.n_lines;
+    p.d_line_values = p.d_line_slopes + p.H * p.n_lines;
+  }
   p.d_query_bias = tape.gradient_accumulator<T>(additions.query_bias);
   p.d_relative_keys = tape.gradient_accumulator<T>(additions.relative_keys);
   p.d_relative_values = tape.gradient_accumulator<T>(additions.relative_values);
@@ -818,15 +886,18 @@ Var attend(const Extents& e, const Operand& q, const Operand& k, const Operand& 
     p.v = v.value<T>();
     p.y = y_layout.view<T>(y.data<T>());
     forward(p, options, tape);
-    const Additions additions{options.offset_bias, options.query_bias, options.relative_keys, options.relative_values,
-                              first_bias_column(e, options)};
+    const Additions additions{options.offset_bias,     options.query_bias,    options.relative_keys,
+                              options.relative_values, options.distance_bias, first_bias_column(e, options)};
     const auto inputs = {q.var,
                          k.var,
                          v.var,
                          additions.offset_bias,
                          additions.query_bias,
                          additions.relative_keys,
-                         additions.relative_values};
+                         additions.relative_values,
+                         additions.distance_bias.distance,
+                         additions.distance_bias.normalizer,
+                         additions.distance_bias.lines};
     return tape.record("attention", y, inputs, [=](Tape& t, Var result) {
       AttentionProblem<T> back = p;
       back.dy = y_layout.view<const T>(t.gradient<T>(result));

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <limits>
 
+#include "framework/ops/attention_distance-inl.h"
 #include "framework/ops/attention_problem.h"
 #include "framework/ops/rotate_rows.h"
 #include "framework/simd-inl.h"
@@ -208,6 +209,7 @@ class FewQueries {
       vectorise<T>(n, [&](auto d, int64_t c)
                           HWY_ATTR { hn::StoreU(hn::Add(hn::LoadU(d, s + c), hn::LoadU(d, bias + c)), d, s + c); });
     }
+    if (p.distance != nullptr) add_distance_bias(p, h, i, j0, n, s);
     if (p.relative_keys == nullptr) return;
     const T* qa = w.qa + r * w.relative_pad;
     for (int64_t c = 0; c < n; ++c) s[c] += qa[p.relative_row(i, j0 + c)];

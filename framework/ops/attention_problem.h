@@ -42,7 +42,13 @@ struct AttentionProblem {
   const int32_t* positions = nullptr;  ///< of the keys, ascending; null: 0, 1, ...
   const T* offset_bias = nullptr;      ///< row h at h bias_stride, from first_offset on
   int64_t bias_stride = 0;
-  int64_t first_offset = 0;          ///< from the last query to key 0
+  int64_t first_offset = 0;        ///< from the last query to key 0
+  const T* distance = nullptr;     ///< of the distance bias, from first_offset on
+  const T* normalizer = nullptr;   ///< of the query at position 0
+  const T* line_knots = nullptr;   ///< [n_lines - 1]
+  const T* line_slopes = nullptr;  ///< row h at h n_lines
+  const T* line_values = nullptr;  ///< likewise, at 0
+  int64_t n_lines = 0;
   const T* query_bias = nullptr;     ///< row h at h dk
   const T* relative_keys = nullptr;  ///< of head h from relative_head(h) dk on, rows relative_heads dk apart
   int64_t relative_heads = 1;        ///< 1 where the heads share them
@@ -55,6 +61,10 @@ struct AttentionProblem {
   HeadsView<T> dq, dk_out, dv_out;
   bool add_dq = false, add_dk = false, add_dv = false;
   T* d_offset_bias = nullptr;
+  T* d_distance = nullptr;
+  T* d_normalizer = nullptr;
+  T* d_line_slopes = nullptr;
+  T* d_line_values = nullptr;
   T* d_query_bias = nullptr;
   T* d_relative_keys = nullptr;
   T* d_relative_values = nullptr;
@@ -73,6 +83,8 @@ struct AttentionProblem {
   int64_t most_offsets() const { return positions != nullptr ? 1 - 2 * first_offset : offsets(); }
   /// Column of the offset of key j from a query at i among offsets().
   int64_t offset_column(int64_t i, int64_t j) const { return place(j) - place(i) - first_offset; }
+  /// The line of the distance bias at x; it begins at knot line - 1.
+  int64_t line_at(T x) const { return std::upper_bound(line_knots, line_knots + n_lines - 1, x) - line_knots; }
   int64_t relative_rows() const { return 2 * clip + 1; }
   int64_t relative_head(int64_t h) const { return relative_heads > 1 ? h : 0; }
   const T* relative_key(int64_t h, int64_t row) const {
@@ -113,11 +125,16 @@ struct AttentionProblem {
     one.dk_out = rows_from(dk_out, begin);
     one.dv_out = rows_from(dv_out, begin);
     one.lse = lse + b * H * lse_stride + skipped;
-    if (offset_bias == nullptr || one.keys == 0 || one.queries == 0) return one;
+    if (one.keys == 0 || one.queries == 0) return one;
     // The offset of the last query to the sequence's first key is less far from 0.
     one.first_offset = one.farthest();
-    one.offset_bias += one.first_offset - first_offset;
-    if (d_offset_bias != nullptr) one.d_offset_bias += one.first_offset - first_offset;
+    const auto nearer = [&](auto*& column) {
+      if (column != nullptr) column += one.first_offset - first_offset;
+    };
+    nearer(one.offset_bias);
+    nearer(one.d_offset_bias);
+    nearer(one.distance);
+    nearer(one.d_distance);
     return one;
   }
 

@@ -21,7 +21,27 @@ struct AttentionRows {
       if (p.relative_keys != nullptr) key += p.relative_key(h, p.relative_row(i, j))[c];
       sum += w.q[t * w.dk_pad + c] * key;
     }
-    return bias != nullptr ? sum + bias[p.offset_column(i, j)] : sum;
+    if (bias != nullptr) sum += bias[p.offset_column(i, j)];
+    return p.distance != nullptr ? sum + distance_bias(i, j) : sum;
+  }
+
+  T distance_bias(int64_t i, int64_t j) const {
+    const T x = p.distance[p.offset_column(i, j)] * p.normalizer[p.place(i)];
+    const int64_t line = h * p.n_lines + p.line_at(x);
+    return p.line_slopes[line] * x + p.line_values[line];
+  }
+
+  /// Passes on the gradient of the score of a pair.
+  void distance_bias_backward(int64_t i, int64_t j, T ds) const {
+    const int64_t column = p.offset_column(i, j);
+    const T normalizer = p.normalizer[p.place(i)];
+    const int64_t line = h * p.n_lines + p.line_at(p.distance[column] * normalizer);
+    if (p.d_line_slopes != nullptr) {
+      p.d_line_slopes[line] += ds * p.distance[column] * normalizer;
+      p.d_line_values[line] += ds;
+    }
+    if (p.d_distance != nullptr) p.d_distance[column] += ds * p.line_slopes[line] * normalizer;
+    if (p.d_normalizer != nullptr) p.d_normalizer[p.place(i)] += ds * p.line_slopes[line] * p.distance[column];
   }
 
   T value(int64_t i, int64_t j, int64_t c) const {
@@ -74,6 +94,7 @@ struct AttentionRows {
       }
       const T ds = probability * (dp - delta);
       if (d_bias != nullptr) d_bias[p.offset_column(i, j)] += ds;
+      if (p.distance != nullptr) distance_bias_backward(i, j, ds);
       for (int64_t c = 0; c < p.dk; ++c) {
         dq[c] += ds * w.k[j * w.dk_pad + c];
         w.dk[j * w.dk_pad + c] += ds * w.q[t * w.dk_pad + c];

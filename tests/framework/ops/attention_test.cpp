@@ -35,6 +35,7 @@ struct Case {
   bool positions = false;        ///< keys do not stand at 0, 1, ...
   bool query_bias = false;
   bool keys_of_heads = false;  ///< each head has relative keys of its own
+  int64_t lines = 0;           ///< of the distance bias; 0: none
 
   std::vector<int32_t> places() const {
     std::vector<int32_t> out;
@@ -44,7 +45,11 @@ struct Case {
   int64_t place(int64_t j) const { return positions ? places()[static_cast<std::size_t>(j)] : j; }
   int64_t bias_origin() const { return positions ? place(keys - 1) : keys - 1; }
   int64_t bias_columns() const { return positions ? 2 * bias_origin() + 1 : queries + keys - 1; }
+  int64_t bias_column(int64_t i, int64_t j) const { return place(j) - place(i) + bias_origin(); }
   int64_t relative_row(int64_t i, int64_t j) const { return std::clamp(place(j) - place(i), -clip, clip) + clip; }
+  /// Where the query bias and, behind it, the operands of the distance bias stand among those of the case.
+  std::size_t query_bias_at() const { return 3U + (bias ? 1 : 0) + (clip >= 0 ? 1 : 0) + (relative_values ? 1 : 0); }
+  std::size_t distance_at() const { return query_bias_at() + (query_bias ? 1 : 0); }
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
@@ -59,7 +64,26 @@ std::vector<double> frequencies(const Case& c) {
 
 constexpr double kAttentionFactor = 1.1;
 
-/// Operands q, k, v and, where the case has them, offset bias, relative keys, relative values and query bias.
+/// Distance, normalizer and lines: distances that grow faster ahead than behind, and lines that do not meet.
+void append_distance_bias(const Case& c, std::vector<Tensor>& in) {
+  const int64_t last = c.place(c.keys - 1);
+  in.push_back(Tensor::zeros({c.bias_columns()}, DType::f64));
+  for (int64_t n = 0; n < c.bias_columns(); ++n) {
+    const int64_t offset = n - c.bias_origin();
+    const double step = (offset < 0 ? 2.5 : 4.0) / static_cast<double>(last + 1);
+    in.back().set(n, static_cast<double>(std::abs(offset)) * step);
+  }
+  in.push_back(random_tensor({last + 3}, DType::f64, 8));
+  for (int64_t i = 0; i < in.back().elements(); ++i) in.back().set(i, 0.2 + 0.2 * std::abs(in.back().at(i)));
+  in.push_back(random_tensor({2 * c.heads + 1, c.lines}, DType::f64, 9, 0.5));
+  for (int64_t n = 0; n + 1 < c.lines; ++n) {
+    in.back().set(n, 0.9 * static_cast<double>(n + 1) / static_cast<double>(c.lines));
+  }
+  in.back().set(c.lines - 1, kNan);  // not a knot
+}
+
+/// Operands q, k, v and, where the case has them, offset bias, relative keys, relative values, query bias and those of
+/// the distance bias.
 std::vector<Tensor> operands(const Case& c) {
   std::vector<Tensor> in = {random_tensor({c.batch, c.heads, c.queries, c.dk}, DType::f64, 1),
                             random_tensor({c.batch, c.kv_heads, c.keys, c.dk}, DType::f64, 2),
@@ -68,6 +92,7 @@ std::vector<Tensor> operands(const Case& c) {
   if (c.clip >= 0) in.push_back(random_tensor({2 * c.clip + 1, (c.keys_of_heads ? c.heads : 1) * c.dk}, DType::f64, 5));
   if (c.relative_values) in.push_back(random_tensor({2 * c.clip + 1, c.dv}, DType::f64, 6));
   if (c.query_bias) in.push_back(random_tensor({c.heads, c.dk}, DType::f64, 7));
+  if (c.lines > 0) append_distance_bias(c, in);
   return in;
 }
 
@@ -93,7 +118,8 @@ struct Setting {
     if (c.bias) o.offset_bias = in[next++];
     if (c.clip >= 0) o.relative_keys = in[next++];
     if (c.relative_values) o.relative_values = in[next++];
-    if (c.query_bias) o.query_bias = in[next];
+    if (c.query_bias) o.query_bias = in[next++];
+    if (c.lines > 0) o.distance_bias = {.distance = in[next], .normalizer = in[next + 1], .lines = in[next + 2]};
     if (c.positions) o.positions = places;
     if (c.positions) o.offset_origin = c.bias_origin();
     return o;
@@ -155,6 +181,39 @@ void add_relative_key(const Case& c, const Tensor& table, int64_t row, int64_t h
   add_row(table, row, all, 1.0);
 }
 
+void add_to(const Tensor& x, int64_t at, double value) {
+  x.set(at, x.at(at) + value);
+}
+
+/// The line of the distance bias that a pair falls on.
+int64_t line_of(const Case& c, const std::vector<Tensor>& in, int64_t i, int64_t j) {
+  const std::size_t first = c.distance_at();
+  const double x = in[first].at(c.bias_column(i, j)) * in[first + 1].at(c.place(i));
+  int64_t line = 0;
+  while (line + 1 < c.lines && in[first + 2].at(line) <= x) ++line;
+  return line;
+}
+
+double distance_bias(const Case& c, const std::vector<Tensor>& in, int64_t h, int64_t i, int64_t j) {
+  const std::size_t first = c.distance_at();
+  const int64_t line = line_of(c, in, i, j);
+  const double x = in[first].at(c.bias_column(i, j)) * in[first + 1].at(c.place(i));
+  return in[first + 2].at((1 + h) * c.lines + line) * x + in[first + 2].at((1 + c.heads + h) * c.lines + line);
+}
+
+void distance_bias_backward(const Case& c, const std::vector<Tensor>& in, int64_t h, int64_t i, int64_t j, double ds,
+                            const std::vector<Tensor>& gradients) {
+  const std::size_t first = c.distance_at();
+  const int64_t line = line_of(c, in, i, j);
+  const double distance = in[first].at(c.bias_column(i, j));
+  const double normalizer = in[first + 1].at(c.place(i));
+  const double slope = in[first + 2].at((1 + h) * c.lines + line);
+  add_to(gradients[first], c.bias_column(i, j), ds * slope * normalizer);
+  add_to(gradients[first + 1], c.place(i), ds * slope * distance);
+  add_to(gradients[first + 2], (1 + h) * c.lines + line, ds * distance * normalizer);
+  add_to(gradients[first + 2], (1 + c.heads + h) * c.lines + line, ds);
+}
+
 struct Reference {
   Gradients run;
   std::vector<double> entropy, max_logit;
@@ -175,7 +234,7 @@ Reference reference(const Case& c, const std::vector<Tensor>& in, const Tensor& 
         const int64_t i = c.keys - c.queries + t;
         const int64_t query_row = (b * c.heads + h) * c.queries + t;
         std::vector<double> q = row_of(in[0], query_row);
-        for (std::size_t d = 0; d < q.size() && c.query_bias; ++d) q[d] += row_of(in.back(), h)[d];
+        for (std::size_t d = 0; d < q.size() && c.query_bias; ++d) q[d] += row_of(in[c.query_bias_at()], h)[d];
         if (c.rotary_dims > 0) turn(c, q, c.place(i), false);
         std::vector<double> dq(q.size(), 0.0);
         std::vector<int64_t> seen;
@@ -192,8 +251,9 @@ Reference reference(const Case& c, const std::vector<Tensor>& in, const Tensor& 
             for (std::size_t d = 0; d < k.size(); ++d) k[d] += a[d];
           }
           double score = c.scale * dot(q, k);
-          const int64_t bias_at = h * c.bias_columns() + c.place(j) - c.place(i) + c.bias_origin();
+          const int64_t bias_at = h * c.bias_columns() + c.bias_column(i, j);
           if (c.bias) score += in[3].at(bias_at);
+          if (c.lines > 0) score += distance_bias(c, in, h, i, j);
           if (score == -kInfinity) continue;
           seen.push_back(j);
           keys.push_back(k);
@@ -238,14 +298,14 @@ Reference reference(const Case& c, const std::vector<Tensor>& in, const Tensor& 
             add_relative_key(c, out.run.inputs[relative], c.relative_row(i, j), h, dk);
           }
           if (c.bias) {
-            const int64_t at = h * c.bias_columns() + c.place(j) - c.place(i) + c.bias_origin();
-            out.run.inputs[3].set(at, out.run.inputs[3].at(at) + ds);
+            add_to(out.run.inputs[3], h * c.bias_columns() + c.bias_column(i, j), ds);
           }
+          if (c.lines > 0) distance_bias_backward(c, in, h, i, j, ds, out.run.inputs);
           if (c.rotary_dims > 0) turn(c, dk, c.place(j), true);
           add_row(out.run.inputs[1], (b * c.kv_heads + g) * c.keys + j, dk, 1.0);
         }
         if (c.rotary_dims > 0) turn(c, dq, c.place(i), true);
-        if (c.query_bias) add_row(out.run.inputs.back(), h, dq, 1.0);
+        if (c.query_bias) add_row(out.run.inputs[c.query_bias_at()], h, dq, 1.0);
         add_row(out.run.inputs[0], query_row, dq, 1.0);
       }
     }
@@ -456,6 +516,35 @@ std::vector<Case> cases() {
        .clip = 149,
        .query_bias = true,
        .keys_of_heads = true},
+      {.name = "lines_one_token", .queries = 1, .keys = 1, .lines = 3},
+      {.name = "lines_13", .queries = 13, .keys = 13, .lines = 6},
+      {.name = "lines_13_all", .queries = 13, .keys = 13, .mask = all, .heads = 4, .kv_heads = 2, .lines = 4},
+      {.name = "lines_one_alone_130", .queries = 130, .keys = 130, .lines = 1},
+      {.name = "lines_130", .queries = 130, .keys = 130, .heads = 4, .kv_heads = 1, .lines = 40},
+      {.name = "lines_130_all", .queries = 130, .keys = 130, .mask = all, .bias = true, .clip = 9, .lines = 33},
+      {.name = "lines_130_window", .queries = 130, .keys = 130, .mask = {false, 20, 3}, .lines = 33},
+      {.name = "lines_13_of_70", .queries = 13, .keys = 70, .rotary_dims = 6, .lines = 9},
+      {.name = "lines_of_few",
+       .queries = 3,
+       .keys = 150,
+       .mask = {true, 80, 3},
+       .heads = 4,
+       .kv_heads = 2,
+       .lines = 33},
+      {.name = "lines_of_few_all", .queries = 4, .keys = 90, .mask = all, .lines = 9},
+      {.name = "lines_positions_13", .queries = 13, .keys = 13, .positions = true, .lines = 6},
+      {.name = "lines_positions_130_all",
+       .queries = 130,
+       .keys = 130,
+       .mask = all,
+       .heads = 4,
+       .kv_heads = 2,
+       .bias = true,
+       .positions = true,
+       .query_bias = true,
+       .lines = 33},
+      {.name = "lines_positions_13_of_70", .queries = 13, .keys = 70, .positions = true, .lines = 33},
+      {.name = "lines_positions_of_few", .queries = 3, .keys = 150, .positions = true, .lines = 33},
       {.name = "rotary_13", .queries = 13, .keys = 13, .rotary_dims = 6},
       {.name = "rotary_70_split",
        .queries = 70,
@@ -556,6 +645,7 @@ TEST(AttentionTest, GradientsMatchDifferences) {
         Case{.name = "", .queries = 3, .keys = 6, .dk = 4, .dv = 3, .clip = 2, .relative_values = true},
         Case{.name = "", .queries = 4, .keys = 6, .bias = true, .clip = 6, .rotary_dims = 2, .positions = true},
         Case{.name = "", .queries = 4, .keys = 6, .clip = 5, .query_bias = true, .keys_of_heads = true},
+        Case{.name = "", .queries = 4, .keys = 6, .positions = true, .lines = 1},
         Case{.name = "", .queries = 1, .keys = 1, .dk = 1, .dv = 1}}) {
     EXPECT_LT(gradient_error(attention_of(c), operands(c)), 2e-9);
   }
@@ -595,9 +685,9 @@ TEST(AttentionTest, PackedEqualsSeparateBitForBit) {
       const Gradients separate = run_under(attention_of(c), in, dy);
       const Function f = [&, setting = Setting(c)](Tape&, const std::vector<Var>& leaves) {
         // The options count q, k and v as three.
-        const AttentionOptions options =
-            setting.options(DType::f64, {leaves[0], leaves[0], leaves[0], leaves[1], leaves[2]});
-        return attention_packed(leaves[0], c.heads, kv_heads, options);
+        std::vector<Var> all(2, leaves[0]);
+        all.insert(all.end(), leaves.begin(), leaves.end());
+        return attention_packed(leaves[0], c.heads, kv_heads, setting.options(DType::f64, all));
       };
       const Gradients packed = run_under(f, {qkv, in[3], in[4]}, packed_dy);
       for (int64_t e = 0; e < dy.elements(); ++e) {
@@ -654,7 +744,8 @@ TEST(AttentionTest, GivesGradientsOnlyToThoseThatWantThem) {
                .clip = 2,
                .relative_values = true,
                .query_bias = true,
-               .keys_of_heads = true};
+               .keys_of_heads = true,
+               .lines = 5};
   const std::vector<Tensor> in = operands(c);
   const Tensor dy = cotangent_of(c);
   const Gradients all = run_under(attention_of(c), in, dy);
@@ -869,6 +960,13 @@ TEST(AttentionTest, RefusesOperandsOfSeveralDtypes) {
   EXPECT_THROW(attention(q, q, wide, {}), Error);
   EXPECT_THROW(attention(q, q, q, {.offset_bias = leaf({2, 5}, DType::f64)}), Error);
   EXPECT_THROW(attention(q, q, q, {.relative_keys = leaf({3, 4}, DType::f64)}), Error);
+  const DistanceBias narrow{tape.leaf(Tensor::zeros({5}, DType::f32)), leaf({3}, DType::f32), leaf({5, 2}, DType::f32)};
+  EXPECT_NO_THROW(attention(q, q, q, {.distance_bias = narrow}));
+  for (Var DistanceBias::*operand : {&DistanceBias::distance, &DistanceBias::normalizer, &DistanceBias::lines}) {
+    DistanceBias mixed = narrow;
+    mixed.*operand = tape.leaf(Tensor::zeros((narrow.*operand).shape(), DType::f64));
+    EXPECT_THROW(attention(q, q, q, {.distance_bias = mixed}), Error);
+  }
   const RotaryTable table =
       make_rotary_table(std::vector<double>{1.0, 0.1}, 1.0, 0, 3, RopePairing::split_half, DType::f64);
   EXPECT_THROW(attention(q, q, q, {.rotary = &table}), Error);
@@ -891,7 +989,8 @@ TEST(AttentionTest, ServesEveryAdditionRowByRowAsInTiles) {
                      .relative_values = true,
                      .positions = positions,
                      .query_bias = true,
-                     .keys_of_heads = keys_of_heads};
+                     .keys_of_heads = keys_of_heads,
+                     .lines = 9};
         std::vector<Tensor> in = operands(c);
         const Tensor dy = cotangent_of(c);
         const Gradients expected = run_under(attention_of(c), in, dy);
@@ -921,6 +1020,24 @@ TEST(AttentionTest, BiasesAndRelativeKeysAndValuesOfFutureOffsetsDoNotLeak) {
     EXPECT_LT(run_error(run_under(attention_of(c), in, dy), expected), 1e-12) << "bias and keys " << x;
     for (int64_t i = 4 * c.dv; i < 7 * c.dv; ++i) in[5].set(i, x);
     EXPECT_LT(run_error(run_under(attention_of(c), in, dy), expected), 1e-12) << "bias, keys and values " << x;
+  }
+}
+
+TEST(AttentionTest, DistancesOfFutureOffsetsAndPositionsDoNotLeakAndAVisibleNanShows) {
+  for (const int64_t T : {4, 13, 70}) {
+    const Case c{.name = "", .queries = T, .keys = T, .lines = 5};
+    const std::vector<Tensor> clean = operands(c);
+    const Tensor dy = cotangent_of(c);
+    const Gradients expected = run_under(attention_of(c), clean, dy);
+    std::vector<Tensor> in = clean;
+    in[3] = copy(clean[3]);
+    in[4] = copy(clean[4]);
+    for (int64_t offset = 1; offset < T; ++offset) in[3].set(T - 1 + offset, kNan);
+    for (int64_t i = T; i < in[4].elements(); ++i) in[4].set(i, kNan);  // where no query stands
+    EXPECT_LT(run_error(run_under(attention_of(c), in, dy), expected), 1e-12) << T;
+    in[4].set(2, kNan);
+    const Gradients got = run_under(attention_of(c), in, dy);
+    for (int64_t t = 0; t < T; ++t) EXPECT_EQ(std::isnan(got.value.at(t * c.dv)), t == 2) << t;
   }
 }
 
@@ -956,13 +1073,16 @@ TEST(AttentionTest, GreatScoresDoNotOverflow) {
 
 TEST(AttentionTest, CachedQueriesEqualThoseOfAFullPass) {
   for (const int64_t S : {5, 70, 130}) {
-    Case full{.name = "", .queries = S, .keys = S, .clip = 3, .rotary_dims = 4, .relative_values = true};
+    Case full{.name = "", .queries = S, .keys = S, .clip = 3, .rotary_dims = 4, .relative_values = true, .lines = 9};
     const std::vector<Tensor> in = operands(full);
     const Tensor y = run_under(attention_of(full), in, cotangent_of(full)).value;
     for (const int64_t T : {int64_t{1}, int64_t{2}, S / 2}) {
       Case cached = full;
       cached.queries = T;
       std::vector<Tensor> last = in;
+      // As many offsets ahead as there are queries after the first.
+      Tensor& distance = last[full.distance_at()];
+      distance.shape = {S + T - 1};
       last[0] = Tensor::zeros({full.batch, full.heads, T, full.dk}, DType::f64);
       const auto element_of_full = [&](int64_t i) { return (i / (T * 6) * S + S - T + i / 6 % T) * 6 + i % 6; };
       for (int64_t i = 0; i < last[0].elements(); ++i) last[0].set(i, in[0].at(element_of_full(i)));
@@ -985,7 +1105,8 @@ TEST(AttentionTest, MemoryGrowsLinearlyWithTheLength) {
                  .bias = true,
                  .clip = 3,
                  .batch = 1,
-                 .relative_values = true};
+                 .relative_values = true,
+                 .lines = 9};
     std::vector<Var> leaves;
     std::vector<Tensor> in;
     for (const Tensor& x : operands(c)) in.push_back(cast(x, DType::f32));
@@ -1052,27 +1173,37 @@ TEST(AttentionTest, ASequenceAmongLongerOnesIsServedAsIfAlone) {
       const int64_t span = sampled ? places.back() - places.front() : kKeys - 1;
       const RotaryTable rotary =
           make_rotary_table(std::vector<double>{1.0, 0.3}, 1.1, 0, kKeys, RopePairing::split_half, DType::f64);
-      const auto options = [&](Var bias, int64_t origin, Var relative_keys, Var relative_values) {
+      const auto options = [&](Var bias, int64_t origin, Var relative_keys, Var relative_values,
+                               const DistanceBias& distance_bias) {
         return AttentionOptions{.scale = 0.4,
                                 .mask = mask,
                                 .rotary = &rotary,
                                 .offset_bias = bias,
                                 .offset_origin = origin,
+                                .distance_bias = distance_bias,
                                 .relative_keys = relative_keys,
                                 .relative_values = relative_values,
                                 .positions = sampled ? places : std::span<const int32_t>()};
       };
+      Tensor distance = Tensor::zeros({2 * span + 9}, DType::f64);
+      for (int64_t n = 0; n < distance.elements(); ++n)
+        distance.set(n, 0.2 * static_cast<double>(std::abs(n - span - 3)));
+      Tensor lines = random_tensor({9, 4}, DType::f64, 9);
+      for (int64_t n = 0; n < 3; ++n) lines.set(n, static_cast<double>(n) + 0.3);
       const std::vector<Tensor> in = {random_tensor({5, 4, queries, 6}, DType::f64, 1),
                                       random_tensor({5, 2, kKeys, 6}, DType::f64, 2),
                                       random_tensor({5, 2, kKeys, 5}, DType::f64, 3),
                                       random_tensor({4, 2 * span + 9}, DType::f64, 4),
                                       random_tensor({5, 6}, DType::f64, 5),
-                                      random_tensor({5, 5}, DType::f64, 7)};
+                                      random_tensor({5, 5}, DType::f64, 7),
+                                      distance,
+                                      random_tensor({places.back() + 1}, DType::f64, 8, 0.02, 0.1),
+                                      lines};
       const int64_t origin = span + 3;
       const Tensor dy = random_tensor({5, 4, queries, 5}, DType::f64, 6);
       const Gradients together = run_under(
           [&](Tape&, const std::vector<Var>& x) {
-            AttentionOptions o = options(x[3], origin, x[4], x[5]);
+            AttentionOptions o = options(x[3], origin, x[4], x[5], {x[6], x[7], x[8]});
             o.first_key = first_key;
             o.key_end = key_end;
             return attention(x[0], x[1], x[2], o);
@@ -1091,10 +1222,10 @@ TEST(AttentionTest, ASequenceAmongLongerOnesIsServedAsIfAlone) {
         if (end > begin) {
           const Gradients alone = run_under(
               [&](Tape&, const std::vector<Var>& x) {
-                return attention(x[0], x[1], x[2], options(x[3], origin, x[4], x[5]));
+                return attention(x[0], x[1], x[2], options(x[3], origin, x[4], x[5], {x[6], x[7], x[8]}));
               },
               {rows_of_sequence(in[0], b, skipped, shown), rows_of_sequence(in[1], b, begin, end),
-               rows_of_sequence(in[2], b, begin, end), in[3], in[4], in[5]},
+               rows_of_sequence(in[2], b, begin, end), in[3], in[4], in[5], in[6], in[7], in[8]},
               rows_of_sequence(dy, b, skipped, shown));
           EXPECT_LT(greatest_difference(alone.value, rows_of_sequence(together.value, b, skipped, shown)), 1e-13);
           if (end == kKeys) {
@@ -1154,14 +1285,16 @@ TEST(AttentionTest, GradientsOfSequencesOfUnequalLengthMatchDifferences) {
                               {.scale = 0.6,
                                .mask = {.causal = causal},
                                .offset_bias = in[1],
+                               .distance_bias = {in[4], in[5], in[6]},
                                .relative_keys = in[2],
                                .relative_values = in[3],
                                .first_key = first_key,
                                .key_end = key_end});
     };
-    EXPECT_LT(gradient_error(f, {random_tensor({3, 7, 12}, DType::f64, 1), random_tensor({2, 13}, DType::f64, 2),
-                                 random_tensor({3, 3}, DType::f64, 3), random_tensor({3, 3}, DType::f64, 4)}),
-              2e-9);
+    std::vector<Tensor> in = {random_tensor({3, 7, 12}, DType::f64, 1), random_tensor({2, 13}, DType::f64, 2),
+                              random_tensor({3, 3}, DType::f64, 3), random_tensor({3, 3}, DType::f64, 4)};
+    append_distance_bias({.name = "", .queries = 7, .keys = 7, .lines = 2}, in);
+    EXPECT_LT(gradient_error(f, in), 2e-9);
   }
 }
 
@@ -1269,6 +1402,21 @@ TEST(AttentionTest, RefusesOperandsThatDoNotFit) {
   EXPECT_NE(message_of([&] {
               attention(q, k, k, {.relative_keys = make({5, 12})});
             }).find("relative_keys"),
+            std::string::npos);
+  const auto refusal = [&](const DistanceBias& bias, int64_t origin = -1) {
+    return message_of([&] { attention(q, k, k, {.offset_origin = origin, .distance_bias = bias}); });
+  };
+  EXPECT_EQ(refusal({make({5}), make({3}), make({9, 2})}), "");
+  EXPECT_EQ(refusal({make({9}), make({4}), make({9, 1})}, 3), "");
+  EXPECT_NE(refusal({make({6}), make({3}), make({9, 2})}).find("distance has 6 columns, expected 5"),
+            std::string::npos);
+  EXPECT_NE(refusal({make({5}), make({3}), make({9, 2})}, 3).find("from offset -3 on"), std::string::npos);
+  EXPECT_NE(refusal({make({5}), make({2}), make({9, 2})}).find("2 positions; a query stands at 2"), std::string::npos);
+  EXPECT_NE(refusal({make({5}), make({3}), make({8, 2})}).find("distance_bias.lines"), std::string::npos);
+  EXPECT_NE(refusal({make({5}), {}, make({9, 2})}).find("no normalizer"), std::string::npos);
+  Tensor shrinking = Tensor::zeros({5}, DType::f64);
+  shrinking.set(4, -1.0);
+  EXPECT_NE(refusal({tape.constant(shrinking), make({3}), make({9, 2})}).find("is 0 at offset 1 and -1 at 2"),
             std::string::npos);
   const RotaryTable table =
       make_rotary_table(std::vector<double>{1.0, 0.1}, 1.0, 0, 2, RopePairing::interleaved, DType::f64);
