@@ -243,7 +243,8 @@ LengthScores Evaluator::run(Transformer& model) {
       scores.accuracy.push_back(kNaN);
       scores.exact_match.push_back(kNaN);
       scores.scored_tokens.push_back(0);
-      scores.notes.push_back(fmt::format("length {}: beyond its table of {} positions", eval.lengths[i], greatest));
+      scores.notes.push_back(
+          fmt::format("length {}: the model has positions for {} ({})", eval.lengths[i], greatest, model.limited_by()));
       continue;
     }
     std::vector<Job> jobs;

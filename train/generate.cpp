@@ -33,8 +33,8 @@ void check(const Transformer& model, const GenerationRequest& request) {
     const int64_t size = size_of_prompt(request, i);
     require(size >= 1, "prompt {} is empty; a model needs a token to go on from", i + 1);
     require(greatest == 0 || size <= greatest,
-            "prompt {} has {} tokens, but the model has positions for {} (position.max_length); shorten it", i + 1,
-            size, greatest);
+            "prompt {} has {} tokens, but the model has positions for {} ({}); shorten it", i + 1, size, greatest,
+            model.limited_by());
     for (const int32_t id : request.prompts[i]) {
       require(id >= 0 && id < vocabulary, "prompt {} holds the token id {}; the vocabulary has {} tokens, from 0 on",
               i + 1, id, vocabulary);

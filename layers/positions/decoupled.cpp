@@ -24,6 +24,7 @@ class Decoupled : public PositionScheme {
   void bias(Tape& tape, int64_t block, AttentionOptions& options) const override {
     scheme_->bias(tape, block, options);
   }
+  std::string limited_by() const override { return scheme_->limited_by(); }
   bool depends_on_length() const override { return scheme_->depends_on_length() || rotation_->depends_on_length(); }
   int64_t greatest_length() const override { return scheme_->greatest_length(); }
 

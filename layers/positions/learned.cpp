@@ -27,6 +27,7 @@ class Learned : public PositionScheme {
     return add_positions(x, x.tape->parameter(table_), places);
   }
   int64_t greatest_length() const override { return max_length_; }
+  std::string limited_by() const override { return "position.max_length"; }
 
  private:
   int64_t max_length_;

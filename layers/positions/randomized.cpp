@@ -31,8 +31,9 @@ class Randomized : public PositionScheme {
   Randomized(std::unique_ptr<PositionScheme> scheme, int64_t limit) : scheme_(std::move(scheme)), limit_(limit) {
     const int64_t most = scheme_->greatest_length();
     require(most == 0 || limit <= most,
-            "position.randomize_to = {} exceeds the {} positions that position.encoding has; lower it or raise these",
-            limit, most);
+            "position.randomize_to = {} exceeds the {} positions that position.encoding has by {}; lower it or change "
+            "these",
+            limit, most, scheme_->limited_by());
   }
 
   void declare(const Declarations& declarations) override { scheme_->declare(declarations); }
@@ -41,7 +42,9 @@ class Randomized : public PositionScheme {
   }
   void prepare(const PassPositions& pass) override {
     const int64_t capacity = std::max(pass.draw.capacity, pass.length);
-    require(capacity <= limit_, "a sequence of {} tokens, but position.randomize_to = {} has no more positions",
+    require(capacity <= limit_,
+            "a sequence of {} tokens, but position.randomize_to = {} has no more positions; raise it, which a trained "
+            "run may do, or take fewer tokens",
             capacity, limit_);
     sample_ = sample_positions(capacity, limit_, pass.draw.training);
     sample_.resize(static_cast<std::size_t>(pass.length));
@@ -56,6 +59,7 @@ class Randomized : public PositionScheme {
     scheme_->bias(tape, block, options);
   }
   int64_t greatest_length() const override { return limit_; }
+  std::string limited_by() const override { return "position.randomize_to, which a trained run may raise"; }
   // The sample of a longer sequence is another one.
   bool depends_on_length() const override { return true; }
 

@@ -56,6 +56,8 @@ class PositionScheme {
 /// A row of the table of schemes: what the configuration sees, and how to make one of options that pass its check, with
 /// derived values filled in.
 struct PositionSchemeRow {
+  /// What sets that, for messages: "position.max_length".
+  virtual std::string limited_by() const { return {}; }
   PositionSchemeInfo info;
   std::function<std::unique_ptr<PositionScheme>(const PositionConfig&, const PositionSizes&)> make;
 };

@@ -68,6 +68,7 @@ class Xpos : public PositionScheme {
   }
   const RotaryTable* rotation() const override { return &table_; }
   int64_t greatest_length() const override { return xpos_greatest_length(rates_, dtype_); }
+  std::string limited_by() const override { return "position.xpos_scale_base, position.xpos_gamma and train.dtype"; }
 
  private:
   int64_t dims_;

@@ -114,8 +114,17 @@ TEST(RandomizedPositionsTest, EndWithTheirLimit) {
   const auto model = make_model(randomized("rope", 12).architecture(), 12);
   EXPECT_EQ(model->greatest_length(), 12);
   EXPECT_TRUE(model->depends_on_length());
-  EXPECT_THROW(model->prepare(13), Error);
-  EXPECT_THROW(model->prepare(5, {.capacity = 13}), Error);
+  EXPECT_EQ(model->limited_by(), "position.randomize_to, which a trained run may raise");
+  for (const PassPositions& pass : {PassPositions(13), PassPositions(5, {.capacity = 13})}) {
+    try {
+      model->prepare(pass.length, pass.draw);
+      FAIL() << pass.length;
+    } catch (const Error& error) {
+      EXPECT_STREQ(error.what(),
+                   "a sequence of 13 tokens, but position.randomize_to = 12 has no more positions; raise it, which a "
+                   "trained run may do, or take fewer tokens");
+    }
+  }
 }
 
 TEST(RandomizedPositionsTest, NeedASchemeThatServesThemAll) {
