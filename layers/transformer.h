@@ -53,9 +53,9 @@ class Transformer {
   }
   /// The longest sequence the position scheme can serve; 0: no limit.
   int64_t greatest_length() const { return decoder_.scheme->greatest_length(); }
-
   /// What sets that, for messages.
   std::string limited_by() const { return decoder_.scheme->limited_by(); }
+
   /// Whether sequences of unequal length cannot share a pass (see PositionScheme).
   bool depends_on_length() const { return decoder_.scheme->depends_on_length(); }
 

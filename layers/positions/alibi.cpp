@@ -54,11 +54,12 @@ class Alibi : public PositionScheme {
       }
     }
   }
-  void bias(Tape& tape, int64_t block, AttentionOptions& options) const override {
+  void bias(const BlockPass& pass, AttentionOptions& options) const override {
     options.offset_origin = length_ - 1;
-    options.offset_bias = learned_ ? alibi_bias(tape.parameter(learned_slopes_[static_cast<std::size_t>(block)]),
-                                                1 - length_, 2 * length_ - 1)
-                                   : tape.constant(bias_);
+    options.offset_bias = learned_
+                              ? alibi_bias(pass.tape.parameter(learned_slopes_[static_cast<std::size_t>(pass.block)]),
+                                           1 - length_, 2 * length_ - 1)
+                              : pass.tape.constant(bias_);
   }
 
  private:

@@ -21,12 +21,10 @@ class Decoupled : public PositionScheme {
   }
   Var embed(Var x, const TokenPlaces& places) const override { return scheme_->embed(x, places); }
   const RotaryTable* rotation() const override { return rotation_->rotation(); }
-  void bias(Tape& tape, int64_t block, AttentionOptions& options) const override {
-    scheme_->bias(tape, block, options);
-  }
-  std::string limited_by() const override { return scheme_->limited_by(); }
+  void bias(const BlockPass& pass, AttentionOptions& options) const override { scheme_->bias(pass, options); }
   bool depends_on_length() const override { return scheme_->depends_on_length() || rotation_->depends_on_length(); }
   int64_t greatest_length() const override { return scheme_->greatest_length(); }
+  std::string limited_by() const override { return scheme_->limited_by(); }
 
  private:
   std::unique_ptr<PositionScheme> scheme_;

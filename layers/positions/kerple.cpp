@@ -16,10 +16,14 @@ class Kerple : public PositionScheme {
     rate_.push_back(declarations.add(prefix + ".kerple.rate", {n_heads_}, Role::positive, up_to_one, eps_));
   }
   void prepare(const PassPositions& positions) override { length_ = positions.reach; }
-  void bias(Tape& tape, int64_t block, AttentionOptions& options) const override {
-    const auto b = static_cast<std::size_t>(block);
-    options.offset_bias = kerple_bias(tape.parameter(amplitude_[b]), tape.parameter(rate_[b]), 2 * length_ - 1);
-    options.offset_origin = length_ - 1;
+  void bias(const BlockPass& pass, AttentionOptions& options) const override {
+    const auto b = static_cast<std::size_t>(pass.block);
+    Tape& tape = pass.tape;
+    const auto made = offset_tables<1>(tape, pass.kept, length_, [&](int64_t length) {
+      return std::array{kerple_bias(tape.parameter(amplitude_[b]), tape.parameter(rate_[b]), 2 * length - 1)};
+    });
+    options.offset_bias = made.tables[0];
+    options.offset_origin = made.length - 1;
   }
 
  private:

@@ -54,9 +54,9 @@ class Randomized : public PositionScheme {
     return scheme_->embed(x, {places.start, places.first_token, sample_});
   }
   const RotaryTable* rotation() const override { return scheme_->rotation(); }
-  void bias(Tape& tape, int64_t block, AttentionOptions& options) const override {
+  void bias(const BlockPass& pass, AttentionOptions& options) const override {
     options.positions = sample_;
-    scheme_->bias(tape, block, options);
+    scheme_->bias(pass, options);
   }
   int64_t greatest_length() const override { return limit_; }
   std::string limited_by() const override { return "position.randomize_to, which a trained run may raise"; }

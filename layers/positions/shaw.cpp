@@ -17,10 +17,10 @@ class Shaw : public PositionScheme {
     key_tables_.push_back(table(".relative_keys.weight"));
     if (values_) value_tables_.push_back(table(".relative_values.weight"));
   }
-  void bias(Tape& tape, int64_t block, AttentionOptions& options) const override {
-    const auto b = static_cast<std::size_t>(block);
-    options.relative_keys = tape.parameter(key_tables_[b]);
-    if (values_) options.relative_values = tape.parameter(value_tables_[b]);
+  void bias(const BlockPass& pass, AttentionOptions& options) const override {
+    const auto b = static_cast<std::size_t>(pass.block);
+    options.relative_keys = pass.tape.parameter(key_tables_[b]);
+    if (values_) options.relative_values = pass.tape.parameter(value_tables_[b]);
   }
 
  private:

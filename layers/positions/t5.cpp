@@ -52,10 +52,10 @@ class T5 : public PositionScheme {
       bucket_of_offset_.push_back(t5_bucket(offset, !sizes_.causal, buckets_, max_distance_));
     }
   }
-  void bias(Tape& tape, int64_t, AttentionOptions& options) const override {
+  void bias(const BlockPass& pass, AttentionOptions& options) const override {
     const std::span<const int32_t> buckets(bucket_of_offset_);
     options.offset_bias =
-        bucket_bias(tape.parameter(table_), buckets.subspan(greatest_length_ - length_, 2 * length_ - 1));
+        bucket_bias(pass.tape.parameter(table_), buckets.subspan(greatest_length_ - length_, 2 * length_ - 1));
     options.offset_origin = length_ - 1;
   }
 

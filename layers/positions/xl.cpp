@@ -39,23 +39,27 @@ class TransformerXl : public PositionScheme {
     for (int64_t offset = 1 - greatest_length_; offset < greatest_length_; ++offset) distances.push_back(-offset);
     sinusoids_ = sinusoidal_table(distances, sizes_.d_model, kBase, sizes_.dtype);
   }
-  void bias(Tape& tape, int64_t block, AttentionOptions& options) const override {
-    const auto b = static_cast<std::size_t>(block);
-    const Var content = tape.parameter(content_bias_[b]);
-    const Var relative_keys = linear(tape.constant(sinusoids()), tape.parameter(projection_[b]));
-    options.query_bias = content;
-    options.relative_keys = relative_keys;
-    options.offset_bias = relative_key_bias(relative_keys, content, tape.parameter(offset_bias_[b]), options.scale);
-    options.offset_origin = length_ - 1;
+  void bias(const BlockPass& pass, AttentionOptions& options) const override {
+    const auto b = static_cast<std::size_t>(pass.block);
+    Tape& tape = pass.tape;
+    options.query_bias = tape.parameter(content_bias_[b]);
+    const auto made = offset_tables<2>(tape, pass.kept, length_, [&](int64_t length) {
+      const Var keys = linear(tape.constant(sinusoids(length)), tape.parameter(projection_[b]));
+      return std::array{keys,
+                        relative_key_bias(keys, options.query_bias, tape.parameter(offset_bias_[b]), options.scale)};
+    });
+    options.relative_keys = made.tables[0];
+    options.offset_bias = made.tables[1];
+    options.offset_origin = made.length - 1;
   }
 
  private:
-  /// Those of the offsets that occur, out of a table that is made for more.
-  Tensor sinusoids() const {
+  /// Those of the offsets of `length` positions, out of a table that is made for more.
+  Tensor sinusoids(int64_t length) const {
     Tensor part = sinusoids_;
-    part.shape = {2 * length_ - 1, sizes_.d_model};
+    part.shape = {2 * length - 1, sizes_.d_model};
     part.bytes = static_cast<char*>(part.bytes) +
-                 static_cast<std::size_t>((greatest_length_ - length_) * sizes_.d_model) * size_of(part.dtype);
+                 static_cast<std::size_t>((greatest_length_ - length) * sizes_.d_model) * size_of(part.dtype);
     return part;
   }
 

@@ -67,7 +67,7 @@ TEST(TransformerXlTest, ScoresAsThePaperHasIt) {
       Workspace workspace;
       Tape tape(workspace, Mode::inference, &xl.parameters);
       AttentionOptions options{.scale = kScale, .mask = {.causal = causal}};
-      xl.scheme->bias(tape, 0, options);
+      xl.scheme->bias({tape}, options);
       const Tensor y = attention(tape.constant(q), tape.constant(k), tape.constant(v), options).value();
       for (int64_t h = 0; h < kHeads; ++h) {
         for (int64_t i = 0; i < kLength; ++i) {
