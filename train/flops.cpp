@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "layers/attention.h"
+#include "layers/positions/options.h"
 
 namespace ropewalk {
 namespace {
@@ -36,8 +37,14 @@ FlopCount stack_flops(const Config& config, bool causal, int64_t length) {
   // Scores, and sums of values; the rotated stream of latent attention takes part in the scores only.
   const double stream =
       a.kind == AttentionKind::mla ? static_cast<double>(m.n_heads) * static_cast<double>(a.mla_rope_dims) : 0;
+  const double visible = visible_keys(a, causal, length);
+  PositionUse use = position_use(architecture_of(config));
+  use.causal = causal;
+  const PositionSchemeInfo* scheme = find_position_scheme(config.position.encoding);
+  const double relative =
+      scheme != nullptr && scheme->relative_vectors != nullptr ? scheme->relative_vectors(use, visible) : 0;
   return sum_of(2 * layers * (attention_weights(architecture_of(config)) + static_cast<double>(m.d_model) * ff),
-                layers * 2 * visible_keys(a, causal, length) * (2 * heads + stream));
+                layers * 2 * (visible * (2 * heads + stream) + relative * heads));
 }
 
 double head_flops(const ModelConfig& m) {

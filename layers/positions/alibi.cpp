@@ -86,7 +86,8 @@ PositionSchemeRow alibi_scheme() {
                                {.key = "alibi_learned",
                                 .default_value = false,
                                 .help = "slopes are learned, those of each layer, and start at the fixed ones; they "
-                                        "stay at least 0"}}},
+                                        "stay at least 0"}},
+                   .numbers_an_offset = [](const PositionUse& use) { return static_cast<double>(use.model.n_heads); }},
           .make = [](const PositionConfig& config, const PositionSizes& sizes) {
             return std::make_unique<Alibi>(config, sizes);
           }};

@@ -43,7 +43,8 @@ PositionSchemeRow kerple_scheme() {
                                 .default_value = 0.01,
                                 .help = "amplitude and rate are kept at least this great",
                                 .minimum = 1e-9,
-                                .maximum = 0.9}}},
+                                .maximum = 0.9}},
+                   .numbers_an_offset = [](const PositionUse& use) { return static_cast<double>(use.model.n_heads); }},
           .make = [](const PositionConfig& config, const PositionSizes& sizes) {
             return std::make_unique<Kerple>(config.real("kerple_eps"), sizes.n_heads);
           }};

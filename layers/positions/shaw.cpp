@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "layers/positions/scheme.h"
 
 namespace ropewalk {
@@ -35,6 +37,11 @@ PositionFindings check(const PositionUse& use) {
   return warn_beyond_training(use, "shaw_clip");
 }
 
+double relative_vectors(const PositionUse& use, double visible_keys) {
+  const auto clip = static_cast<double>(use.position.integer("shaw_clip"));
+  return std::min(visible_keys, use.causal ? clip + 1 : 2 * clip + 1) * (use.position.flag("shaw_values") ? 2 : 1);
+}
+
 }  // namespace
 
 PositionSchemeRow shaw_scheme() {
@@ -48,7 +55,8 @@ PositionSchemeRow shaw_scheme() {
                                {.key = "shaw_values",
                                 .default_value = false,
                                 .help = "vectors for clipped offsets are added to the values, too"}},
-                   .check = check},
+                   .check = check,
+                   .relative_vectors = relative_vectors},
           .make = [](const PositionConfig& config, const PositionSizes& sizes) {
             return std::make_unique<Shaw>(config.integer("shaw_clip"), config.flag("shaw_values"), sizes.d_head);
           }};

@@ -103,7 +103,8 @@ PositionSchemeRow t5_scheme() {
                                 .help = "from this distance on all offsets share a bucket",
                                 .minimum = 2,
                                 .maximum = 1 << 30}},
-                   .check = check},
+                   .check = check,
+                   .numbers_an_offset = [](const PositionUse& use) { return static_cast<double>(use.model.n_heads); }},
           .make = [](const PositionConfig& config, const PositionSizes& sizes) {
             return std::make_unique<T5>(config, sizes);
           }};

@@ -17,12 +17,13 @@ PositionSchemeRow alibi_scheme();
 PositionSchemeRow rope_scheme();
 PositionSchemeRow xpos_scheme();
 PositionSchemeRow kerple_scheme();
+PositionSchemeRow fire_scheme();
 PositionSchemeRow xl_scheme();
 
 const std::vector<PositionSchemeRow>& position_schemes() {
   static const std::vector<PositionSchemeRow> rows = {
-      none_scheme(),  learned_scheme(), sinusoidal_scheme(), shaw_scheme(),   t5_scheme(),
-      alibi_scheme(), rope_scheme(),    xpos_scheme(),       kerple_scheme(), xl_scheme()};
+      none_scheme(), learned_scheme(), sinusoidal_scheme(), shaw_scheme(), t5_scheme(), alibi_scheme(),
+      rope_scheme(), xpos_scheme(),    kerple_scheme(),     fire_scheme(), xl_scheme()};
   return rows;
 }
 

@@ -81,6 +81,10 @@ PositionFindings check(const PositionUse& use) {
                               use.model.d_model)}};
 }
 
+double numbers_an_offset(const PositionUse& use) {
+  return static_cast<double>(use.model.n_heads) * static_cast<double>(use.model.d_head + 1);
+}
+
 }  // namespace
 
 PositionSchemeRow xl_scheme() {
@@ -88,7 +92,9 @@ PositionSchemeRow xl_scheme() {
       .info = {.name = "xl",
                .summary = "learned projections of the sinusoids of offsets, added to the keys, with biases of the "
                           "queries (Transformer-XL, Dai et al. 2019)",
-               .check = check},
+               .check = check,
+               .relative_vectors = [](const PositionUse&, double visible_keys) { return visible_keys; },
+               .numbers_an_offset = numbers_an_offset},
       .make = [](const PositionConfig&, const PositionSizes& sizes) { return std::make_unique<TransformerXl>(sizes); }};
 }
 
