@@ -177,6 +177,38 @@ TEST(KeyValueCacheTest, GoesOnWithTheSequencesThatAreKeptWithoutTheirCommonPaddi
   EXPECT_THROW(cache.keep(std::vector<int64_t>{2}), Error);
 }
 
+TEST(KeyValueCacheTest, KeepsTablesOfOffsetsForAPowerOfTwoOfPositions) {
+  for (const char* encoding : {"xl", "fire", "kerple"}) {
+    const auto model = make_model(small_architecture(encoding), 8);
+    KeyValueCache cache = model->make_cache(1, 8);
+    const int64_t empty = cache.bytes();
+    const std::vector<int32_t> tokens = some_tokens(8);
+    const void* table = nullptr;
+    for (const int64_t made_for : {1, 2, 4, 4, 8, 8, 8, 8}) {
+      const bool grows = cache.kept_tables(1).length < made_for;
+      cached_logits(*model, cache, {tokens[static_cast<std::size_t>(cache.length())]});
+      EXPECT_EQ(cache.kept_tables(1).length, made_for) << encoding;
+      const void* now = cache.kept_tables(1).tables.at(0).bytes;
+      EXPECT_TRUE(grows || now == table) << encoding << ", " << cache.length();
+      table = now;
+    }
+    EXPECT_GT(cache.bytes(), empty);
+    cache.clear();
+    EXPECT_EQ(cache.bytes(), empty);
+  }
+}
+
+TEST(KeyValueCacheTest, ForgetsWithItsTokensWhatWasMadeOfParameters) {
+  for (const char* encoding : {"xl", "fire", "kerple"}) {
+    const auto model = make_model(small_architecture(encoding), 8);
+    const std::vector<int32_t> tokens = some_tokens(8);
+    KeyValueCache cache = model->make_cache(1, 8);
+    EXPECT_LT(chunked_error(*model, cache, tokens, {5, 1, 1, 1}), 1e-10);
+    randomize(model->parameters(), 0.4, 12);
+    EXPECT_LT(chunked_error(*model, cache, tokens, {2, 1, 1, 4}), 1e-10) << encoding;
+  }
+}
+
 TEST(KeyValueCacheTest, TakesTwoRowsAHeadAndToken) {
   ArchitectureConfig config = small_architecture();
   config.model.n_heads = 4;

@@ -41,6 +41,8 @@ inline constexpr uint64_t kElementsCompared = 2;
 /// Greatest error of the loss gradient in some elements of every parameter and along a random direction, against
 /// central differences, over the greatest element of the gradient.
 inline double loss_gradient_error(const Transformer& model, int64_t length) {
+  // Where a bias is made of lines, so small a step that none of them ends within it.
+  const double step = model.config().position.encoding == "fire" ? 1e-5 : 2e-4;
   const ParameterSet& parameters = model.parameters();
   const std::vector<int32_t> tokens = some_tokens(2 * length);
   std::vector<int32_t> targets = some_tokens(2 * length, 1);
@@ -49,7 +51,7 @@ inline double loss_gradient_error(const Transformer& model, int64_t length) {
   loss_of(model, tokens, targets, 2, &gradients);
   const Tensor& values = parameters.flat_values();
   const auto difference = [&](const std::function<void(double)>& move) {
-    constexpr double h = 2e-4;
+    const double h = step;
     const auto at = [&](double x) {
       move(x);
       const double loss = loss_of(model, tokens, targets, 2);
@@ -158,12 +160,14 @@ inline std::vector<Combination> option_combinations(const PositionSchemeInfo& in
   const std::map<std::string, double> numbers = {{"rope_zero_low", 0.5},     {"rope_attention_factor", 1.3},
                                                  {"xpos_gamma", 0.1},        {"xpos_scale_base", 3.0},
                                                  {"sinusoidal_base", 100.0}, {"rope_theta", 10.0}};
+  const std::map<std::string, int64_t> whole_numbers = {{"fire_threshold", 50}, {"fire_width", 1}};
   for (const PositionOption& option : info.options) {
     if (const bool* flag = std::get_if<bool>(&option.default_value)) add(option, !*flag, "");
     for (const std::string& choice : option.choices) {
       if (PositionValue(choice) != option.default_value) add(option, choice, "_" + choice);
     }
     if (numbers.contains(option.key)) add(option, numbers.at(option.key), "");
+    if (whole_numbers.contains(option.key)) add(option, whole_numbers.at(option.key), "");
   }
   return out;
 }

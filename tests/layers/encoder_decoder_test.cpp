@@ -37,9 +37,7 @@ class EncoderDecoderTest : public EveryPlacementTest {
 };
 
 TEST_P(EncoderDecoderTest, GradientsMatchDifferences) {
-  for_placements([](const ArchitectureConfig& decoder) {
-    EXPECT_LT(loss_gradient_error(*make_model(encoder_decoder(decoder), 6), 6), 1e-8);
-  });
+  for_placements([](ArchitectureConfig config) { EXPECT_LT(loss_gradient_error(*make_model(config, 6), 6), 1e-8); });
 }
 
 TEST_P(EncoderDecoderTest, TheWholeSourceCountsAndItsPaddingDoesNot) {

@@ -545,7 +545,8 @@ TEST(TransformerTest, RolesTellWhatDecays) {
       const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
       const bool table =
           has("position_embedding") || has("relative_bias") || has("relative_keys") || has("relative_values");
-      const Role expected = has("kerple") || has("alibi")                        ? Role::positive
+      const bool positive = has("kerple") || has("alibi") || has("fire.c") || has("fire.L_multiplier");
+      const Role expected = positive                                             ? Role::positive
                             : !name.ends_with(".weight") || has("norm") || table ? Role::other
                                                                                  : Role::weight;
       EXPECT_EQ(parameter.role, expected) << name;

@@ -95,7 +95,7 @@ TEST_F(TrainerTest, ThreadsChangeNoBit) {
 }
 
 TEST_F(TrainerTest, RandomizedPositionsAreThoseOfTheStepWhateverTheMicroBatch) {
-  for (const char* encoding : {"learned", "sinusoidal", "rope", "alibi", "t5", "shaw"}) {
+  for (const char* encoding : {"learned", "sinusoidal", "rope", "alibi", "t5", "shaw", "fire", "xl"}) {
     SCOPED_TRACE(encoding);
     std::vector<std::string> keys = {"position.randomize_to=300", "train.batch_size=12", "train.dtype=f64",
                                      std::string("position.encoding=") + encoding};
