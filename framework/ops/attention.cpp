@@ -564,7 +564,14 @@ void clear_rows(const HeadsView<T>& view, int64_t b, int64_t heads, int64_t begi
 
 template <class T>
 void forward_all(const AttentionProblem<T>& p, const AttentionScratch<T>& w) {
-  const bool finite_relative = Head<T>(p, w).pack_relative(false);
+  // Few queries read what is relative where it lies, too.
+  enum class Relative : uint8_t { not_packed, finite, not_finite } relative = Relative::not_packed;
+  const auto finite_relative = [&] {
+    if (relative == Relative::not_packed) {
+      relative = Head<T>(p, w).pack_relative(false) ? Relative::finite : Relative::not_finite;
+    }
+    return relative == Relative::finite;
+  };
   for (int64_t b = 0; b < p.B; ++b) {
     const AttentionProblem<T> one = p.sequence(b);
     const int64_t unseeing = one.keys > 0 ? p.skipped_queries(b) : p.queries;
@@ -583,7 +590,7 @@ void forward_all(const AttentionProblem<T>& p, const AttentionScratch<T>& w) {
       for (int64_t first = g * (p.H / p.G); first < end; first += kHeads) {
         const int64_t heads = std::min(kHeads, end - first);
         if (one.queries <= kFewQueries && few.forward(g, first, heads)) continue;
-        if (!packed) finite = head.pack_keys(g, false) && finite_relative;
+        if (!packed) finite = head.pack_keys(g, false) && finite_relative();
         packed = true;
         for (int64_t h = first; h < first + heads; ++h) head.forward(h, finite);
       }
