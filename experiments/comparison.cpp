@@ -46,8 +46,8 @@ void add_value(const RunResult& run, std::size_t i, double value, ComparisonCell
   if (std::isfinite(value)) {
     cell.by_seed[run.seed] = value;
   } else {
-    const bool beyond = run.learned_table && run.lengths[i] > unit_length(run);
-    cell.missing = beyond ? "beyond its table" : "not evaluable";
+    const bool beyond = run.positions_end && run.lengths[i] > unit_length(run);
+    cell.missing = beyond ? "beyond its positions" : "not evaluable";
   }
 }
 

@@ -21,7 +21,7 @@ enum class Metric : uint8_t { loss, exact_match, accuracy };
 /// One variant at one length: what each seed came to. Runs that diverged or did not finish are not in it.
 struct ComparisonCell {
   std::map<int64_t, double> by_seed;
-  std::string missing;  ///< why there is no value although runs finished: "beyond its table", "not evaluable"
+  std::string missing;  ///< why there is no value although runs finished: "beyond its positions", "not evaluable"
 
   double mean() const;
   double deviation() const;  ///< over seeds; NaN for fewer than two

@@ -118,7 +118,7 @@ void read_lengths_of_training(const std::string& config_file, RunResult& result)
   try {
     const Config config = parse_config_text(*config_text, config_file);
     result.train_length = trained_length(config);
-    result.learned_table = config.position.encoding == "learned";
+    result.positions_end = config.position.encoding == "learned" || config.position.randomize_to > 0;
   } catch (const ConfigError&) {
     // A run of another version: what it came to can be shown without knowing what it was trained at.
   }

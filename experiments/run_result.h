@@ -36,7 +36,7 @@ struct RunResult {
   double tokens_per_s = std::numeric_limits<double>::quiet_NaN();
   double train_loss = std::numeric_limits<double>::quiet_NaN();
   int64_t train_length = 0;    ///< the longest length trained at; 0 if unknown
-  bool learned_table = false;  ///< positions come from a table that ends somewhere
+  bool positions_end = false;  ///< of a learned table, or random ones below a limit
 
   std::string protocol;
   std::vector<int64_t> lengths;                ///< of the columns below; NaN: not evaluable at that length
