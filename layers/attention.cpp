@@ -94,7 +94,7 @@ PositionFindings check_attention(const ArchitectureConfig& config) {
                       encoding));
   require(encoding != "shaw" && encoding != "xl", {"position.encoding", "attention.kind"},
           fmt::format("position.encoding = {} adds vectors to keys, which attention.kind = mla never makes when it "
-                      "decodes",
+                      "decodes; use attention.kind = mha, or an encoding that adds a bias or rotates",
                       encoding));
   const int64_t rope_dims = config.position.integer("rope_dims");
   require(rope_dims == 0 || rope_dims == a.mla_rope_dims, {"position.rope_dims", "attention.mla_rope_dims"},
