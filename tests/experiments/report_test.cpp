@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "experiments/svg_plot.h"
 #include "results_fixture.h"
@@ -20,54 +21,87 @@ std::size_t count(const std::string& text, const std::string& part) {
   return n;
 }
 
+/// What a browser without scripts shows.
+std::string without_scripts(std::string page) {
+  for (std::size_t begin = page.find("<script"); begin != std::string::npos; begin = page.find("<script")) {
+    page.erase(begin, page.find("</script>", begin) + 9 - begin);
+  }
+  return page;
+}
+
 TEST(Report, HasALineAndABandForEveryVariantWithResults) {
   std::vector<RunResult> runs;
   for (const char* variant : {"rope", "alibi", "learned"}) {
     for (int64_t seed = 1; seed <= 2; ++seed) runs.push_back(finished_run(variant, seed, {2.0, 2.1, 2.2}));
   }
   runs.push_back(ended_run("post", 1, "diverged"));
-  const std::string page = report_html({"positions", runs, "[sweep]\nname = positions\n"});
+  const std::string page = without_scripts(report_html({"positions", runs, "[sweep]\nname = positions\n"}));
   EXPECT_EQ(count(page, "<polyline"), 3U);
   EXPECT_EQ(count(page, "<polygon"), 3U);
   EXPECT_EQ(count(page, "<svg"), 1U);
   EXPECT_EQ(count(page, "class=\"mark\""), 1U);
-  EXPECT_EQ(count(page, "<td>post-s1</td>"), 1U);
+  EXPECT_EQ(count(page, "<th scope=\"row\">post-s1</th>"), 1U);
   EXPECT_NE(page.find("2 seeds are too few to rank"), std::string::npos);
-  EXPECT_NE(page.find("prefers-color-scheme:dark"), std::string::npos);
+  EXPECT_NE(page.find("prefers-color-scheme: dark"), std::string::npos);
 }
 
 TEST(Report, IsSelfContained) {
   const std::string page = report_html({"x", {finished_run("rope", 1, {2.0, 2.1})}, ""});
-  for (const char* part : {"http:", "https:", "<script", "<link", "src=", "@import", "url("}) {
-    EXPECT_EQ(count(page, part), 0U) << part;
+  for (const char* part : {"<link", " src=", "@import", "url(", "import("}) {
+    EXPECT_EQ(count(without_scripts(page), part), 0U) << part;
   }
-  EXPECT_EQ(count(page, "<table>"), count(page, "</table>"));
+  EXPECT_EQ(count(page, "default-src 'none'"), 1U);
+  EXPECT_EQ(count(page, "connect-src 'none'"), 1U);
+  EXPECT_EQ(count(page, "{{"), 0U) << "every mark of the page is filled";
+  for (const char* tag : {"table", "section", "script", "div", "p", "ul"}) {
+    const std::string text = tag == std::string("script") ? page : without_scripts(page);
+    EXPECT_EQ(count(text, std::string("<") + tag + ">") + count(text, std::string("<") + tag + " "),
+              count(text, std::string("</") + tag + ">"))
+        << tag;
+  }
 }
 
 TEST(Report, NothingFromARunBecomesMarkup) {
-  const std::string evil = "<script>alert('1')</script>&\"";
+  const std::string evil = "</script><script>alert('1')</script><!--<b>&\"";
   RunResult bad = ended_run(evil, 1, "failed", evil);
+  bad.log_problem = evil;
+  bad.configuration = {{"data.path", evil}};
   RunResult good = finished_run(evil + "2", 1, {2.0, 2.1});
   good.protocol = evil;
-  good.divergence = {};
+  good.configuration = {{"data.path", "a"}};
   RunResult diverged = ended_run("d", 1, "diverged");
   diverged.divergence = {{3, evil, evil}};
-  const std::string page = report_html({evil, {bad, good, diverged}, evil});
-  EXPECT_EQ(count(page, "<script"), 0U);
-  EXPECT_EQ(count(page, "alert('"), 0U);
-  EXPECT_GT(count(page, "&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&amp;&quot;"), 5U);
+  LogDigest log;
+  log.kinds = {evil};
+  log.damage = {evil};
+  const ReportSubject subject{evil, {bad, good, diverged}, evil, {log, std::nullopt, std::nullopt}};
+  const std::string page = report_html(subject);
+  EXPECT_EQ(count(page, "alert('1')"), count(page, "\\u003cscript>alert('1')")) << "only inside the data";
+  EXPECT_EQ(count(page, "<b>"), 0U);
+  EXPECT_EQ(count(page, "<!--"), 0U);
+  EXPECT_EQ(count(page, "<script"), 3U);
+  EXPECT_EQ(count(page, "</script"), 3U);
+  EXPECT_GT(count(page, "&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&lt;!--&lt;b&gt;&amp;&quot;"), 5U);
+  // What a server sends is no markup either, but for the parts that are.
+  const nlohmann::json data = nlohmann::json::parse(report_json(subject));
+  EXPECT_EQ(data.at("runs").at(0).at("id"), evil + "-s1");
+  for (const auto& [id, html] : data.at("html").items()) {
+    EXPECT_EQ(count(html.get<std::string>(), "<script"), 0U) << id;
+    EXPECT_EQ(count(page, "id=\"" + id + "\""), 1U) << id;
+  }
 }
 
 TEST(Report, WorksForASingleRunAndForNoResultsAtAll) {
   const TemporaryDirectory dir;
   write_text(dir / "config.ini", "[data]\npath = x\n[train]\ncontext_length = 64\n");
   const std::vector<std::string> directories = {dir.path()};
-  const std::string empty = report_html(read_report_subject(directories));
+  const std::string empty = without_scripts(report_html(read_report_subject(directories)));
   EXPECT_EQ(count(empty, "<polyline"), 0U);
+  EXPECT_EQ(count(empty, "None of 1 run has results."), 1U);
   write_text(
       dir / "summary.json",
       R"({"status":"finished","final":{"step":9,"eval":{"protocol":"same_tokens","lengths":[64,128],"loss":[1,2]}}})");
-  const std::string page = report_html(read_report_subject(directories));
+  const std::string page = without_scripts(report_html(read_report_subject(directories)));
   EXPECT_EQ(count(page, "<polyline"), 1U);
   EXPECT_NE(page.find("context_length = 64"), std::string::npos);
   EXPECT_THROW(read_report_subject(std::vector<std::string>{dir / "nothing"}), std::runtime_error);
