@@ -39,7 +39,7 @@ void BucketedRows::add(int64_t step, std::span<const float> row) {
 }
 
 void BucketedRows::widen(int64_t width) {
-  while (width_ < width) halve();
+  while (width_ < width && width_ <= std::numeric_limits<int64_t>::max() / 2) halve();
 }
 
 bool BucketedRows::merged() const {
@@ -58,7 +58,6 @@ void BucketedRows::grow(std::size_t buckets) {
 }
 
 void BucketedRows::halve() {
-  if (width_ > std::numeric_limits<int64_t>::max() / 2) throw std::invalid_argument("a step beyond all bounds");
   width_ *= 2;
   if (size() % 2 == 1) grow(size() + 1);
   const std::size_t half = size() / 2;

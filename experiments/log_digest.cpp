@@ -18,8 +18,10 @@ constexpr std::size_t kMostBuckets = 240;      // more columns than this are nar
 constexpr std::size_t kMostHeadBuckets = 60;   // steps to choose from
 constexpr std::size_t kWidestRow = 1U << 20U;  // of a log that is not made up
 
-/// The usual distance of two logged rows, in steps.
-int64_t usual_gap(const std::vector<int64_t>& steps) {
+/// The usual distance of two logged rows, in steps. The first and last row of a run are logged out of turn.
+int64_t usual_gap(const std::vector<int64_t>& steps, int64_t configured) {
+  constexpr std::size_t kEnough = 5;
+  if (steps.size() < kEnough && configured > 0) return configured;
   std::vector<int64_t> gaps;
   for (std::size_t i = 1; i < steps.size(); ++i) {
     if (steps[i] > steps[i - 1]) gaps.push_back(steps[i] - steps[i - 1]);
@@ -31,11 +33,11 @@ int64_t usual_gap(const std::vector<int64_t>& steps) {
 }
 
 std::size_t buckets_for(std::size_t values, std::size_t row_size, std::size_t most) {
-  return std::clamp(values / std::max<std::size_t>(row_size, 1), std::size_t{8}, most);
+  return std::clamp(values / std::max<std::size_t>(row_size, 1), std::size_t{4}, most);
 }
 
-void digest_training(const TrainTable& train, std::size_t most, LogDigest& out) {
-  out.train = BucketedRows(LogDigest::kTrainColumns, usual_gap(train.step), most);
+void digest_training(const TrainTable& train, std::size_t most, int64_t cadence, LogDigest& out) {
+  out.train = BucketedRows(LogDigest::kTrainColumns, usual_gap(train.step, cadence), most);
   for (std::size_t row = 0; row < train.step.size(); ++row) {
     const std::array<float, LogDigest::kTrainColumns> values = {train.loss[row], train.lr[row], train.grad_norm[row],
                                                                 static_cast<float>(train.tokens[row])};
@@ -55,7 +57,8 @@ void digest_evaluation(const LogContents& log, LogDigest& out) {
 /// Puts the rows of the groups that are read in slabs where they belong.
 class SlabDigest {
  public:
-  SlabDigest(const DigestBudget& budget, LogDigest& out) : budget_(budget), out_(out) {}
+  SlabDigest(const DigestBudget& budget, const LogCadence& cadence, LogDigest& out)
+      : budget_(budget), cadence_(cadence), out_(out) {}
 
   void visit(const LogContents& log, const LogRows& rows) {
     if (!begun_) begin(log);
@@ -90,20 +93,17 @@ class SlabDigest {
   void begin(const LogContents& log) {
     const auto layers = static_cast<std::size_t>(log.schema.n_layers);
     const std::size_t kinds = log.schema.layer_kinds.size();
-    const auto rows_of = [](std::size_t values, std::size_t row_size, const std::vector<int64_t>& steps,
-                            std::size_t most) {
-      return BucketedRows(row_size, usual_gap(steps), buckets_for(values, row_size, most));
-    };
-    const std::vector<int64_t>& steps = log.tables.layers.step;
-    for (BucketedRows& rows : out_.layers) rows = rows_of(budget_.layer_values, layers * kinds, steps, kMostBuckets);
-    out_.log_ratio =
-        BucketedRows(kinds, usual_gap(steps), buckets_for(budget_.layer_values, layers * kinds, kMostBuckets));
-    out_.residual_grad_norm = rows_of(budget_.depth_values, layers + 1, log.tables.residual.step, kMostHeadBuckets);
+    const int64_t gap = usual_gap(log.tables.layers.step, cadence_.layers);
+    const std::size_t buckets = buckets_for(budget_.layer_values, layers * kinds, kMostBuckets);
+    for (BucketedRows& rows : out_.layers) rows = BucketedRows(layers * kinds, gap, buckets);
+    out_.log_ratio = BucketedRows(kinds, gap, buckets);
+    out_.residual_grad_norm = BucketedRows(layers + 1, usual_gap(log.tables.residual.step, cadence_.layers),
+                                           buckets_for(budget_.depth_values, layers + 1, kMostHeadBuckets));
     const std::size_t heads = layers * static_cast<std::size_t>(log.schema.n_heads);
-    const std::vector<int64_t>& looks = log.tables.attention.step;
-    out_.entropy = out_.max_logit = rows_of(budget_.head_values, heads, looks, kMostHeadBuckets);
-    out_.mean_entropy = out_.greatest_logit =
-        BucketedRows(1, usual_gap(looks), std::min(budget_.train_buckets, kMostBuckets));
+    const int64_t looks = usual_gap(log.tables.attention.step, cadence_.attention);
+    out_.entropy = out_.max_logit =
+        BucketedRows(heads, looks, buckets_for(budget_.head_values, heads, kMostHeadBuckets));
+    out_.mean_entropy = out_.greatest_logit = BucketedRows(1, looks, std::min(budget_.train_buckets, kMostBuckets));
   }
 
   void add_ratio(int64_t step, std::span<const float> row) {
@@ -127,6 +127,7 @@ class SlabDigest {
   }
 
   DigestBudget budget_;
+  LogCadence cadence_;
   LogDigest& out_;
   bool begun_ = false;
   std::vector<float> ratios_;
@@ -145,9 +146,9 @@ DigestBudget digest_budget(std::size_t runs) {
           std::min<std::size_t>(160'000 / (11 * n), alone.head_values)};
 }
 
-LogDigest digest_log(const std::string& path, const DigestBudget& budget) {
+LogDigest digest_log(const std::string& path, const DigestBudget& budget, const LogCadence& cadence) {
   LogDigest out;
-  SlabDigest slabs(budget, out);
+  SlabDigest slabs(budget, cadence, out);
   const LogContents log =
       read_log_in_slabs(path, LogDamage::left_out,
                         [&](const LogContents& contents, const LogRows& rows) { slabs.visit(contents, rows); });
@@ -156,7 +157,7 @@ LogDigest digest_log(const std::string& path, const DigestBudget& budget) {
   for (const std::string& kind : log.schema.layer_kinds) out.kinds.push_back(printable(kind));
   out.positions = log.schema.positions;
   out.eval_lengths = log.schema.eval_lengths;
-  digest_training(log.tables.train, budget.train_buckets, out);
+  digest_training(log.tables.train, budget.train_buckets, cadence.train, out);
   digest_evaluation(log, out);
   out.damage = log.damage;
   return out;

@@ -43,12 +43,17 @@ struct DigestBudget {
   std::size_t head_values = 16'384;   ///< buckets times layers times heads
 };
 
+/// Steps between rows as the configuration has it, for logs with too few rows to tell. 0: not known.
+struct LogCadence {
+  int64_t train = 0, layers = 0, attention = 0;
+};
+
 /// A budget under which the digests of so many runs fit into a page of 2 MB, and that of one run into 3 MB.
 DigestBudget digest_budget(std::size_t runs);
 
 /// Reads a log of any size in little memory. Columns that cannot be read are missing, and named in `damage`.
 /// Throws LogError if nothing can be read.
-LogDigest digest_log(const std::string& path, const DigestBudget& budget);
+LogDigest digest_log(const std::string& path, const DigestBudget& budget, const LogCadence& cadence = {});
 
 /// Widens the buckets of runs that are to be compared bucket by bucket to those of the longest.
 void align(const std::vector<LogDigest*>& digests);

@@ -1,6 +1,7 @@
 #include "experiments/report_subject.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -13,6 +14,14 @@
 namespace ropewalk {
 namespace {
 
+LogCadence cadence_of(const RunResult& run) {
+  const auto every = [&](const char* key) {
+    const auto found = run.configuration.find(key);
+    return found == run.configuration.end() ? 0 : std::strtoll(found->second.c_str(), nullptr, 10);
+  };
+  return {every("log.every"), every("log.layers_every"), every("log.attention_every")};
+}
+
 /// The log of a run that began, or why it cannot be read.
 std::optional<LogDigest> read_digest(const DigestBudget& budget, RunResult& run) {
   if (run.status == "waiting") return std::nullopt;
@@ -23,7 +32,7 @@ std::optional<LogDigest> read_digest(const DigestBudget& budget, RunResult& run)
     return std::nullopt;
   }
   try {
-    LogDigest digest = digest_log(log, budget);
+    LogDigest digest = digest_log(log, budget, cadence_of(run));
     run.log_problem = joined(digest.damage, "; ");
     return digest;
   } catch (const LogError& error) {

@@ -31,12 +31,20 @@ std::string column_heads(const Comparison& comparison) {
   return out;
 }
 
+/// A table that scrolls by itself where it is too wide; `head` are the cells of its head.
+std::string table_begin(const std::string& label, const std::string& text, const std::string& attributes,
+                        const std::string& head) {
+  return fmt::format(
+      "<p class=\"note above\">{}</p>\n<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">"
+      "<table{}>\n<thead><tr>{}</tr></thead>\n<tbody>\n",
+      text, label, attributes, head);
+}
+
 std::string means_html(const Comparison& comparison, const MetricTable& table) {
-  std::string out = fmt::format(
-      "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{0}, means\"><table>\n<caption>{1}: mean ± "
-      "standard deviation over the seeds that finished</caption>\n<thead><tr><th scope=\"col\">variant</th><th "
-      "scope=\"col\">runs</th>{2}</tr></thead>\n<tbody>\n",
-      metric_name(table.metric), capitalized(metric_text(table.metric)), column_heads(comparison));
+  std::string out =
+      table_begin(metric_name(table.metric) + ", means",
+                  capitalized(metric_text(table.metric)) + ": mean ± standard deviation over the seeds that finished.",
+                  "", "<th scope=\"col\">variant</th><th scope=\"col\">runs</th>" + column_heads(comparison));
   for (std::size_t v = 0; v < comparison.variants.size(); ++v) {
     const ComparedVariant& variant = comparison.variants[v];
     out += fmt::format("<tr><th scope=\"row\">{}</th><td>{}/{}</td>", html_escaped(variant.name), variant.counted,
@@ -78,13 +86,12 @@ std::string differences_html(const Comparison& comparison, const MetricTable& ta
   bool any = false;
   for (std::size_t c = 0; c < comparison.columns.size(); ++c) any = any || reference(table, c).has_value();
   if (!any || comparison.variants.size() < 2 || comparison.protocol == kSeveralProtocols) return "";
-  std::string out = fmt::format(
-      "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{0}, differences\"><table>\n<caption>Difference "
-      "in {0} from the variant with the {1} mean (the reference of a column), paired over common seeds, with its 95 % "
-      "t "
-      "interval. Faint: the interval holds zero, so that the two are not told apart.</caption>\n<thead><tr><th "
-      "scope=\"col\">variant</th>{2}</tr></thead>\n<tbody>\n",
-      metric_name(table.metric), less_is_better(table.metric) ? "least" : "greatest", column_heads(comparison));
+  std::string out = table_begin(
+      metric_name(table.metric) + ", differences",
+      fmt::format("Difference in {} from the variant with the {} mean (the reference of a column), paired over common "
+                  "seeds, with its 95 % t interval. Faint: the interval holds zero, the two are not told apart.",
+                  metric_name(table.metric), less_is_better(table.metric) ? "least" : "greatest"),
+      "", "<th scope=\"col\">variant</th>" + column_heads(comparison));
   for (std::size_t v = 0; v < comparison.variants.size(); ++v) {
     if (comparison.variants[v].counted == 0) continue;
     out += fmt::format("<tr><th scope=\"row\">{}</th>", html_escaped(comparison.variants[v].name));
@@ -233,10 +240,8 @@ std::string runs_html(const ReportSubject& subject, const Comparison& comparison
   for (const char* name : {"seed", "status", "steps", "parameters", "training loss"}) column(name);
   for (const ComparisonColumn& c : comparison.columns) column(headline_name + " " + multiple_text(c.multiple));
   for (const char* name : {"tokens/s", "time", "remark"}) column(name);
-  std::string out = fmt::format(
-      "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"runs\"><table id=\"runs\">\n<caption>Every run, "
-      "with the keys in which configurations differ.</caption>\n<thead><tr>{}</tr></thead>\n<tbody>\n",
-      head);
+  std::string out =
+      table_begin("runs", "Every run, with the keys in which configurations differ.", " id=\"runs\"", head);
   for (const RunResult& run : subject.runs) {
     out += fmt::format("<tr><th scope=\"row\">{}</th>{}", html_escaped(run.id), text_cell(run.variant));
     for (const std::string& key : keys) {

@@ -19,7 +19,9 @@ namespace {
 struct FirstPlace {
   enum class Kind : uint8_t { best, shared, nobody, not_ranked };
   Kind kind = Kind::not_ranked;
-  std::vector<std::size_t> variants;  ///< that hold it, best mean first
+  std::vector<std::size_t> variants;  ///< that hold it, in the order of the comparison
+
+  bool operator==(const FirstPlace&) const = default;
 };
 
 FirstPlace first_place(const MetricTable& table, std::size_t column) {
@@ -29,7 +31,9 @@ FirstPlace first_place(const MetricTable& table, std::size_t column) {
   if (ranked < 2) return {};
   if (ranking.tiers.size() == 1) return {FirstPlace::Kind::nobody, {}};
   const std::vector<std::size_t>& first = ranking.tiers.front();
-  return {first.size() == 1 ? FirstPlace::Kind::best : FirstPlace::Kind::shared, first};
+  FirstPlace place{first.size() == 1 ? FirstPlace::Kind::best : FirstPlace::Kind::shared, first};
+  std::sort(place.variants.begin(), place.variants.end());
+  return place;
 }
 
 /// "a", "a and b", "a, b and c"
@@ -63,12 +67,15 @@ std::string with_unit(const std::string& value, Metric metric) {
 }
 
 /// "1.790 to 1.862"
-std::string range_of_means(const MetricTable& table, std::span<const std::size_t> variants, std::size_t column) {
+std::string range_of_means(const MetricTable& table, std::span<const std::size_t> variants, std::size_t begin,
+                           std::size_t end) {
   double least = std::numeric_limits<double>::infinity();
   double greatest = -least;
-  for (const std::size_t v : variants) {
-    least = std::min(least, table.cells[v][column].mean());
-    greatest = std::max(greatest, table.cells[v][column].mean());
+  for (std::size_t column = begin; column < end; ++column) {
+    for (const std::size_t v : variants) {
+      least = std::min(least, table.cells[v][column].mean());
+      greatest = std::max(greatest, table.cells[v][column].mean());
+    }
   }
   return fmt::format("{} to {}", value_text(least, greatest), value_text(greatest, greatest));
 }
@@ -84,10 +91,15 @@ std::string lead_over_the_next(const Comparison& comparison, const MetricTable& 
                      value_text(lead.low, scale), value_text(lead.high, scale), lead.n);
 }
 
-std::string finding(const Comparison& comparison, const MetricTable& table, std::size_t column) {
-  const FirstPlace place = first_place(table, column);
-  const std::string head =
-      fmt::format("{} at {}: ", capitalized(metric_name(table.metric)), column_text(comparison.columns[column]));
+/// What the data say at the columns [begin, end), of which all have the same first place and only those with a single
+/// winner differ in their numbers.
+std::string finding(const Comparison& comparison, const MetricTable& table, std::size_t begin, std::size_t end) {
+  const FirstPlace place = first_place(table, begin);
+  const std::size_t column = begin;
+  const std::string where = end - begin == 1 ? "at " + column_text(comparison.columns[begin])
+                                             : fmt::format("from {} to {}", column_text(comparison.columns[begin]),
+                                                           column_text(comparison.columns[end - 1]));
+  const std::string head = fmt::format("{} {}: ", capitalized(metric_name(table.metric)), where);
   const Ranking ranking = rank(table, column);
   std::string aside;
   if (!ranking.too_few_seeds.empty()) {
@@ -107,10 +119,11 @@ std::string finding(const Comparison& comparison, const MetricTable& table, std:
     case FirstPlace::Kind::shared:
       return head + fmt::format("{} come before all others, and the data do not give them an order (means {}){}.",
                                 names(comparison, place.variants),
-                                with_unit(range_of_means(table, place.variants, column), table.metric), aside);
+                                with_unit(range_of_means(table, place.variants, begin, end), table.metric), aside);
     case FirstPlace::Kind::nobody:
       return head + fmt::format("no variant is separated from all others (means {}){}.",
-                                with_unit(range_of_means(table, ranking.tiers.front(), column), table.metric), aside);
+                                with_unit(range_of_means(table, ranking.tiers.front(), begin, end), table.metric),
+                                aside);
   }
   return "";
 }
@@ -137,18 +150,23 @@ std::string clause(const Comparison& comparison, const FirstPlace& place, std::s
   return "";
 }
 
-std::string lead_of(const Comparison& comparison, const MetricTable& table) {
-  std::vector<std::string> clauses;
+/// Calls f(place, begin, end) for each longest range of columns with the same first place.
+template <typename F>
+void for_each_place(const Comparison& comparison, const MetricTable& table, F&& f) {
   std::size_t begin = 0;
   for (std::size_t c = 1; c <= comparison.columns.size(); ++c) {
     const FirstPlace place = first_place(table, begin);
-    if (c < comparison.columns.size()) {
-      const FirstPlace next = first_place(table, c);
-      if (next.kind == place.kind && next.variants == place.variants) continue;
-    }
-    clauses.push_back(clause(comparison, place, begin, c));
+    if (c < comparison.columns.size() && first_place(table, c) == place) continue;
+    f(place, begin, c);
     begin = c;
   }
+}
+
+std::string lead_of(const Comparison& comparison, const MetricTable& table) {
+  std::vector<std::string> clauses;
+  for_each_place(comparison, table, [&](const FirstPlace& place, std::size_t begin, std::size_t end) {
+    clauses.push_back(clause(comparison, place, begin, end));
+  });
   return fmt::format("By {}, {}.", metric_name(table.metric), joined(clauses, "; "));
 }
 
@@ -307,12 +325,14 @@ Verdict verdict(std::span<const RunResult> runs, const Comparison& comparison) {
   bool ranked = false;
   for (const MetricTable* table : headline_tables(comparison)) {
     leads.push_back(lead_of(comparison, *table));
-    for (std::size_t c = 0; c < comparison.columns.size(); ++c) {
-      const std::string text = finding(comparison, *table, c);
-      if (text.empty()) continue;
-      out.findings.push_back(text);
+    for_each_place(comparison, *table, [&](const FirstPlace& place, std::size_t begin, std::size_t end) {
+      if (place.kind == FirstPlace::Kind::not_ranked) return;
       ranked = true;
-    }
+      const bool one_by_one = place.kind == FirstPlace::Kind::best;  // each with its own difference
+      for (std::size_t c = begin; c < end; c = one_by_one ? c + 1 : end) {
+        out.findings.push_back(finding(comparison, *table, c, one_by_one ? c + 1 : end));
+      }
+    });
   }
   out.lead = joined(leads, " ");
   out.method = method_of(comparison, ranked);

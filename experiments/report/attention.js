@@ -22,8 +22,9 @@ function courseSpec(report, course) {
 
 function headsSpec(report, index, others, state) {
   const run = report.runs[index];
-  const attention = run && run.log && run.log.attention;
-  if (!attention) return null;
+  if (!run) return {empty: ""};
+  const attention = run.log && run.log.attention;
+  if (!attention) return {empty: `The log of ${run.id} has no attention statistics.`};
   const {n_heads, n_layers} = run.log;
   const cells = n_layers * n_heads;
   const rowOf = (log, share) => {
@@ -39,9 +40,9 @@ function headsSpec(report, index, others, state) {
   const label = state.quantity === "entropy" ? "entropy (nats)" : "greatest logit";
   return {
     title: `${label}: ${run.id}, step ${d3.format(",")(attention.step[bucket])}`,
-    columns: n_heads, rows: n_layers, value, detail: (column, row) => formatNumber(value(column, row)),
+    columns: n_heads, rows: n_layers, width: 1, span: n_heads, value, detail: (column, row) => formatNumber(value(column, row)),
     columnName: "head", rowName: "layer", columnLabel: String, rowLabel: String,
-    colour: {scale: "linear", domain: linearDomain(all), label}, xTicks: d3.range(n_heads).map((h) => [h, String(h)]), xLabel: "head", yLabel: "layer",
+    colour: {scale: "linear", domain: linearDomain(all), label}, xTicks: d3.range(n_heads).map((h) => h + 0.5), xText: (at) => String(Math.floor(at)),
     caption: "Mean over queries, as logged at this step. The colours span all steps of the runs shown, so that steps and runs compare.",
   };
 }
@@ -78,6 +79,6 @@ function attentionSection(host, report) {
       redraw({});
     });
     draws.push(heatMap(row, report, side === 0 ? "heads-a" : "heads-b", [control],
-      () => (shown[side] === "none" ? null : headsSpec(report, shown[side], shown.filter((i) => i !== "none"), state))));
+      () => headsSpec(report, shown[side], shown.filter((i) => i !== "none"), state)));
   });
 }

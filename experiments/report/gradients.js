@@ -16,17 +16,12 @@ function runOptions(report, has) {
   return report.runs.map((run, value) => ({value, label: run.id, run})).filter(({run}) => run.log && has(run.log));
 }
 
-// Ticks at every bucket; the drawing thins them.
-function bucketTicks(steps, width) {
-  return Array.from(steps, (_, k) => [k, d3.format(",")(k * width)]);
-}
-
 function layersSpec(report, index, others, state) {
   const run = report.runs[index];
-  const log = run && run.log;
-  if (!log || !log.layers) return null;
-  const kind = log.kinds.indexOf(state.kind);
-  if (kind < 0) return null;
+  if (!run) return {empty: ""};
+  const log = run.log;
+  const kind = log && log.layers ? log.kinds.indexOf(state.kind) : -1;
+  if (kind < 0) return {empty: `The log of ${run.id} has no ${state.kind}.`};
   const kinds = log.kinds.length;
   const {width, merged, step} = log.layers;
   const cellsOf = (someLog, extreme) => {
@@ -34,21 +29,24 @@ function layersSpec(report, index, others, state) {
     if (k < 0) return [];
     return someLog.layers[state.quantity][extreme].filter((_, i) => i % someLog.kinds.length === k);
   };
-  const domain = logDomain([index, ...others].map((i) => report.runs[i].log).filter((l) => l && l.layers).map((l) => cellsOf(l, state.extreme)));
+  const shownLogs = others.map((i) => report.runs[i].log).filter((l) => l && l.layers);
+  const {domain, cut} = logDomain(shownLogs.map((l) => cellsOf(l, state.extreme)));
   const at = (extreme) => (column, row) => log.layers[state.quantity][extreme][(column * log.n_layers + row) * kinds + kind];
   const value = at(state.extreme);
   const label = kQuantities[state.quantity];
   return {
     title: `${label}, ${state.kind}: ${run.id}`,
-    columns: step.length, rows: log.n_layers, value,
+    columns: step.length, rows: log.n_layers, width, value,
+    span: d3.max(shownLogs, ({layers}) => layers.step.length * layers.width),
     detail: (column, row) => (merged ? `${formatNumber(at("least")(column, row))} to ${formatNumber(at("greatest")(column, row))}`
       : formatNumber(value(column, row))),
     columnName: "step", rowName: "layer",
     columnLabel: (k) => (merged ? `${k * width} to ${Math.max(k * width, step[k])}` : String(step[k] < 0 ? k * width : step[k])),
     rowLabel: String,
-    colour: {scale: "log", domain, label}, xTicks: bucketTicks(step, width), xLabel: "step", yLabel: "layer",
+    colour: {scale: "log", domain, label}, xTicks: null, xText: tickFormat([0, step.length * width]),
     caption: (merged ? `Each cell holds the ${state.extreme} of the logged rows of ${width} steps. ` : "Each cell is a logged row. ")
-      + "Layer 0 is next to the embedding. Logarithmic colour, the same for both maps. Red: not finite; empty: not logged."
+      + "Layer 0 is next to the embedding. Colours are logarithmic and those of both maps; red is not finite."
+      + (cut ? " Beyond its ends the scale goes on in the last colour." : "")
       + (run.diverged ? ` This run diverged at ${run.diverged.text}.` : ""),
   };
 }
@@ -125,7 +123,7 @@ function gradientsSection(host, report) {
         redraw({});
       });
       draws.push(heatMap(row, report, side === 0 ? "layers-a" : "layers-b", [control],
-        () => (shown[side] === "none" ? null : layersSpec(report, shown[side], shown.filter((i) => i !== "none"), state))));
+        () => layersSpec(report, shown[side], shown.filter((i) => i !== "none"), state)));
     });
     const lower = element("div", {class: "row two", id: "ratio-row"});
     host.append(variantLegend(report), lower);

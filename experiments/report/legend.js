@@ -11,7 +11,7 @@ function variantLegend(report) {
 
 function drawLegend(host, report) {
   const buttons = report.variants.map((variant, index) => {
-    const button = element("button", {type: "button", "aria-pressed": !hiddenVariants.has(index), "data-variant": index,
+    const button = element("button", {type: "button", "aria-pressed": String(!hiddenVariants.has(index)), "data-variant": index,
       onclick: () => {
         if (!hiddenVariants.delete(index)) hiddenVariants.add(index);
         pointedVariant = null;

@@ -40,8 +40,8 @@ function scaleOf(kind, domain, range) {
   return d3.scaleLinear().domain(domain).range(range);
 }
 
-// From the least to the greatest of what is drawn, with room. On a linear axis a few values that dwarf all others (a
-// divergence) are cut off: `cut` says so.
+// From the least to the greatest of what is drawn, with room. On a linear axis a few values that dwarf all others and
+// where the lines begin (a divergence) are cut off: `cut` says so.
 function valueDomain(series, log) {
   const shown = series.flatMap((s) => s.points);
   const all = shown.flatMap((p) => [p.y, p.low, p.high]).filter((v) => Number.isFinite(v) && (!log || v > 0));
@@ -51,8 +51,10 @@ function valueDomain(series, log) {
   if (log) return {domain: low === high ? [low / 2, high * 2] : [low / 1.1, high * 1.1], cut};
   const sorted = shown.map((p) => p.y).filter(Number.isFinite).sort(d3.ascending);
   const usual = d3.quantile(sorted, 0.95);
-  const bound = usual + 2 * (usual - low);
-  if (usual > low && high > bound) {
+  const begin = d3.max(series, (s) => d3.max(s.points.slice(0, 1), (p) => d3.max([p.y, p.high].filter(Number.isFinite))));
+  const kDwarfed = 6;
+  const bound = d3.max([usual, begin]) + 0.4 * (d3.max([usual, begin]) - low);
+  if (usual > low && high - low > kDwarfed * (bound - low)) {
     high = bound;
     cut = true;
   }
@@ -172,7 +174,7 @@ function lineChart(host, report, id, controls, specOf) {
     });
     parts.body.replaceChildren(svg.node());
     if (hadFocus) svg.node().focus({preventScroll: true});
-    parts.caption.textContent = (spec.caption || "") + (cut ? " Values far above the others are cut off here; the logarithmic axis shows them." : "");
+    parts.caption.textContent = (spec.caption || "") + (cut ? " Values far above the others are cut off." : "");
   });
 
   // The legend of the picture as a file.
@@ -203,7 +205,9 @@ function valueText(p) {
 function tickFormat(domain) {
   const size = Math.max(...domain.map(Math.abs));
   const least = Math.min(...domain.map(Math.abs));
-  if (size < 0.01 || size >= 1e9 || (least > 0 && least < 1e-3 && size / least > 100)) return (v) => (v === 0 ? "0" : d3.format(".2~e")(v));
+  if (size < 0.01 || size >= 1e9 || (least > 0 && least < 1e-3 && size / least > 100)) {
+    return (v) => (v === 0 ? "0" : v === 1 ? "1" : d3.format(".2~e")(v).replace("e+", "e"));
+  }
   if (size >= 1e4) return (v) => (Math.abs(v) < 1 && v !== 0 ? String(v) : d3.format("~s")(v));
   return (v) => d3.format("~r")(Number(v.toPrecision(6)));
 }

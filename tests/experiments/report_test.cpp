@@ -5,9 +5,12 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "experiments/packed_numbers.h"
 #include "experiments/svg_plot.h"
 #include "results_fixture.h"
+#include "tests/train/long_log.h"
 #include "tests/train/storage_testing.h"
+#include "train/hdf5_file.h"
 #include "train/read_log.h"
 
 namespace ropewalk {
@@ -132,6 +135,114 @@ TEST(Report, NamesTheRunsWhoseLogCannotBeReadAndWhy) {
   ASSERT_EQ(runs.size(), 2U);
   EXPECT_EQ(runs[0].log_problem, "") << "it has not begun";
   EXPECT_EQ(runs[1].log_problem, "has no log.h5");
+}
+
+TEST(Report, ShowsWhatThereIsOfRunsThatWereKilledAreEmptyOrForeign) {
+  const TemporaryDirectory dir;
+  write_text(dir / "sweep.ini", "[data]\nsource = task\n[sweep]\nseeds = 1..5\n");
+  for (const char* run : {"base-s1", "base-s2", "base-s3", "base-s4"}) std::filesystem::create_directory(dir / run);
+  EXPECT_EQ(WEXITSTATUS(in_fork([&]() -> int {
+              const RunLock lock(dir / "base-s1");
+              RunLog log = RunLog::create(lock, example_schema(), example_header());
+              for (int64_t step = 1; step <= 50; ++step) append_step(log, step);
+              log.flush();
+              _exit(7);
+            })),
+            7);
+  {
+    const RunLock lock(dir / "base-s2");
+    RunLog::create(lock, example_schema(), example_header()).finish(LogStatus::finished);
+  }
+  Hdf5Writer(dir / "base-s3/log.h5").close();
+  {
+    const RunLock lock(dir / "base-s4");
+    RunLog log = RunLog::create(lock, example_schema(), example_header());
+    for (int64_t step = 1; step <= 500; ++step) append_step(log, step);
+    log.finish(LogStatus::finished);
+  }
+  const std::string whole = read_text(dir / "base-s4/log.h5");
+  write_text(dir / "base-s4/log.h5", whole.substr(0, whole.size() / 2));
+
+  const ReportSubject subject = read_report_subject(std::vector<std::string>{dir.path()});
+  ASSERT_EQ(subject.runs.size(), 5U);
+  EXPECT_EQ(subject.runs[0].status, "killed");
+  ASSERT_TRUE(subject.logs[0]);
+  EXPECT_EQ(subject.logs[0]->train.size(), 51U) << "one a step, from step 0 on";
+  ASSERT_TRUE(subject.logs[1]);
+  EXPECT_EQ(subject.logs[1]->train.size(), 0U);
+  EXPECT_FALSE(subject.logs[2]);
+  EXPECT_TRUE(subject.runs[2].log_problem.find("is not a log of Ropewalk") != std::string::npos);
+  EXPECT_FALSE(subject.logs[3]);
+  EXPECT_TRUE(subject.runs[3].log_problem.find("cannot read log") != std::string::npos);
+  EXPECT_FALSE(subject.logs[4]);
+  EXPECT_EQ(subject.runs[4].log_problem, "") << "it waits";
+
+  const nlohmann::json data = nlohmann::json::parse(report_json(subject));
+  EXPECT_TRUE(data["runs"][0]["log"].contains("layers"));
+  EXPECT_FALSE(data["runs"][1]["log"].contains("train"));
+  EXPECT_TRUE(data["runs"][2]["log"].is_null());
+  EXPECT_NE(report_html(subject).find("None of 5 runs has results."), std::string::npos);
+}
+
+TEST(Report, RunsOfOneNameFromTwoDirectoriesAreNotTakenForSeeds) {
+  const TemporaryDirectory dir;
+  for (const char* run : {"a/run", "b/run"}) {
+    std::filesystem::create_directories(dir / run);
+    write_text(dir / (std::string(run) + "/summary.json"), R"({"status":"finished","final":{"step":9}})");
+  }
+  const ReportSubject subject = read_report_subject(std::vector<std::string>{dir / "a/run", dir / "b/run"});
+  EXPECT_EQ(subject.runs[0].variant, dir / "a/run");
+  EXPECT_EQ(subject.runs[1].variant, dir / "b/run");
+}
+
+TEST(Report, ASweepOf48RunsFitsInto2MegabytesAndALongDeepRunInto5) {
+  const TemporaryDirectory dir;
+  write_long_log(dir.path(), {.steps = 1500, .layers = 12, .kinds = 12, .heads = 12});
+  const LogDigest log = digest_log(dir / "log.h5", digest_budget(48));
+  ReportSubject subject{.title = "sweep"};
+  for (int variant = 0; variant < 16; ++variant) {
+    for (int64_t seed = 1; seed <= 3; ++seed) {
+      const double loss = 2 + 0.1 * variant + 0.01 * static_cast<double>(seed);
+      subject.runs.push_back(finished_run("variant " + std::to_string(variant), seed, {loss, loss, loss}));
+      subject.logs.emplace_back(log);
+    }
+  }
+  EXPECT_LT(report_html(subject).size(), 2'000'000U);
+
+  const TemporaryDirectory deep;
+  write_long_log(deep.path(), {.steps = 600, .layers = 48, .kinds = 12, .heads = 16});
+  const LogDigest long_log = digest_log(deep / "log.h5", digest_budget(1));
+  EXPECT_GT(long_log.layers[0].size(), 50U);
+  EXPECT_LT(report_html({"one", {finished_run("one", 1, {2.0})}, "", {long_log}}).size(), 5'000'000U);
+}
+
+TEST(ReportData, HoldsWhatTheLogHoldsAndWhatTheComparisonSays) {
+  const TemporaryDirectory dir;
+  const LongLog size{.steps = 90, .spike_step = 0};
+  write_long_log(dir.path(), size);
+  std::vector<RunResult> runs = {finished_run("a", 1, {1.0, 2.0}), finished_run("a", 2, {1.5, NAN}),
+                                 ended_run("b", 1, "diverged")};
+  runs[2].divergence = {{7, "blocks.1.ffn", "value"}};
+  const ReportSubject subject{"x", runs, "", {digest_log(dir / "log.h5", {}), std::nullopt, std::nullopt}};
+  const nlohmann::json data = nlohmann::json::parse(report_json(subject));
+  EXPECT_EQ(data["schema"], "ropewalk-report");
+  EXPECT_EQ(data["tables"][0]["cells"][0][0]["n"], 2);
+  EXPECT_EQ(data["tables"][0]["cells"][0][0]["mean"], 1.25);
+  EXPECT_EQ(data["tables"][0]["cells"][0][0]["sd"], 0.353553);
+  EXPECT_EQ(data["tables"][0]["cells"][0][1]["n"], 1);
+  EXPECT_TRUE(data["tables"][0]["cells"][0][1]["low"].is_null()) << "one seed has no interval";
+  EXPECT_EQ(data["tables"][0]["cells"][1][0]["n"], 0);
+  EXPECT_EQ(data["runs"][2]["diverged"]["step"], 7);
+  const nlohmann::json& layers = data["runs"][0]["log"]["layers"];
+  EXPECT_EQ(layers["width"], 1);
+  EXPECT_FALSE(layers["grad_norm"].contains("least")) << "nothing is merged";
+  std::vector<uint16_t> codes((90 + 1) * 4 * 3, kLog16None);  // step 0 has no row
+  for (int64_t step = 1; step <= 90; ++step) {
+    for (int64_t cell = 0; cell < 12; ++cell) {
+      codes[static_cast<std::size_t>(step * 12 + cell)] = log16(long_log_gradient(size, step, cell / 3, cell % 3));
+    }
+  }
+  EXPECT_EQ(layers["grad_norm"]["greatest"], packed_codes(codes));
 }
 
 TEST(SvgPlot, GapsAndSinglePointsStayWithinThePicture) {
