@@ -397,6 +397,11 @@ std::string protocol_text(const std::string& protocol) {
            "within a column only";
   }
   if (protocol == "sliding") return "sliding: overlapping windows, of which the new tokens at the end are scored";
+  if (protocol == "pairs") {
+    return "pairs: problems of each length as source and target; loss and accuracy given the right tokens before, "
+           "exact "
+           "match of greedy decoding";
+  }
   if (protocol == "task") return "task: problems of each length, answer tokens given the right ones before";
   if (protocol == kSeveralProtocols) return "several protocols: numbers of different protocols do not compare";
   return protocol;

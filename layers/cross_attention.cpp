@@ -18,30 +18,14 @@ CrossAttention CrossAttention::declare(const Declarations& declarations, const s
   out.n_heads_ = model.n_heads;
   out.n_kv_heads_ = model.n_kv_heads;
   out.d_head_ = model.d_head;
-  out.d_model_ = model.d_model;
   out.norm_eps_ = model.norm_eps;
   out.scale_ = config.attention.scale_scores ? 1 / std::sqrt(static_cast<double>(model.d_head)) : 1.0;
   const int64_t rows = model.n_heads * model.d_head;
   const int64_t kv_rows = model.n_kv_heads * model.d_head;
-  const auto rule = [&](int64_t fan_out, bool gain) {
-    return InitRule{.kind = InitRule::Kind::linear, .fan_in = model.d_model, .fan_out = fan_out, .deepnorm_gain = gain};
-  };
-  out.query_ = Linear::declare(declarations, prefix + ".query", rule(rows, false), model.bias);
-  std::vector<Parameter> weights;
-  std::vector<Parameter> biases;
-  for (const char* name : {"key", "value"}) {
-    const std::string full = prefix + "." + name;
-    declarations.rules.push_back(rule(kv_rows, std::string_view(name) == "value"));
-    weights.push_back({.name = full + ".weight", .shape = {kv_rows, model.d_model}, .role = Role::weight});
-    biases.push_back({.name = full + ".bias", .shape = {kv_rows}});
-  }
-  out.weights_ = declarations.add_adjacent(std::move(weights));
-  if (model.bias) {
-    for (int i = 0; i < 2; ++i) {
-      declarations.rules.push_back({.kind = InitRule::Kind::linear_bias, .fan_in = model.d_model});
-    }
-    out.biases_ = declarations.add_adjacent(std::move(biases));
-  }
+  const InitRule rule = attention_input_rule(model, rows + 2 * kv_rows);
+  out.query_ = JointLinear::declare(declarations, prefix, model.d_model, {{"query", rows}}, model.bias, rule);
+  out.key_value_ = JointLinear::declare(declarations, prefix, model.d_model,
+                                        {{"key", kv_rows}, {"value", kv_rows, true}}, model.bias, rule);
   if (model.qk_norm) {
     const InitRule one{.kind = InitRule::Kind::one};
     out.query_norm_ = declarations.add(prefix + ".query_norm.weight", {model.d_head}, Role::other, one);
@@ -55,9 +39,7 @@ Var CrossAttention::keys_and_values(ForwardPass& pass, int64_t block) const {
   Tape& tape = pass.tape;
   if (pass.cache != nullptr && pass.cache->has_memory(block)) return tape.constant(pass.cache->memory(block));
   require(static_cast<bool>(pass.memory), "a decoder with cross-attention needs what the encoder made of the source");
-  const int64_t rows = 2 * n_kv_heads_ * d_head_;
-  const Var bias = biases_.count > 0 ? tape.parameter(biases_, {rows}) : Var{};
-  Var kv = linear(pass.memory, tape.parameter(weights_, {rows, d_model_}), bias);
+  Var kv = key_value_.forward(pass.memory);
   if (key_norm_ >= 0) {
     const Var weight = tape.parameter(key_norm_);
     kv = head_norm(kv, weight, weight, 0, n_kv_heads_, norm_eps_);

@@ -6,6 +6,7 @@
 #include "layers/config.h"
 #include "layers/declare.h"
 #include "layers/forward_pass.h"
+#include "layers/joint_linear.h"
 #include "layers/linear.h"
 
 namespace ropewalk {
@@ -28,12 +29,10 @@ class CrossAttention {
   int64_t n_heads_ = 0;
   int64_t n_kv_heads_ = 0;
   int64_t d_head_ = 0;
-  int64_t d_model_ = 0;
   double scale_ = 1.0;
   double norm_eps_ = 1e-5;
-  Linear query_, output_;
-  ParameterSpan weights_;  ///< key, value
-  ParameterSpan biases_;   ///< count 0 without biases
+  JointLinear query_, key_value_;
+  Linear output_;
   int32_t query_norm_ = -1;
   int32_t key_norm_ = -1;
 };

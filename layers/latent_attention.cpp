@@ -14,35 +14,19 @@ LatentAttention LatentAttention::declare(const Declarations& declarations, const
   out.kv_rank_ = a.mla_kv_rank;
   out.rope_dims_ = a.mla_rope_dims;
   out.norm_eps_ = model.norm_eps;
-  out.core_ = AttentionCore::of(config, model.d_head + a.mla_rope_dims);
-  const auto rule = [](int64_t in, int64_t rows) {
-    return InitRule{.kind = InitRule::Kind::linear, .fan_in = in, .fan_out = rows};
-  };
   const auto linear = [&](const char* name, int64_t in, int64_t rows) {
-    return Linear::declare(declarations, prefix + "." + name, rule(in, rows), false);
+    const InitRule rule{.kind = InitRule::Kind::linear, .fan_in = in, .fan_out = rows};
+    return Linear::declare(declarations, prefix + "." + name, rule, false);
   };
-  // Two weights on one input, side by side.
-  struct Part {
-    const char* name;
-    int64_t rows;
-    bool deepnorm_gain = false;
-  };
-  const auto adjacent = [&](int64_t in, std::initializer_list<Part> parts) {
-    std::vector<Parameter> weights;
-    for (const Part& part : parts) {
-      if (part.rows == 0) continue;
-      declarations.rules.push_back(rule(in, part.rows));
-      declarations.rules.back().deepnorm_gain = part.deepnorm_gain;
-      weights.push_back({.name = prefix + "." + part.name + ".weight", .shape = {part.rows, in}, .role = Role::weight});
-    }
-    return declarations.add_adjacent(std::move(weights));
+  const auto joint = [&](int64_t in, std::initializer_list<JointLinear::Part> parts) {
+    return JointLinear::declare(declarations, prefix, in, parts, false, {.kind = InitRule::Kind::linear});
   };
   const int64_t heads = model.n_heads * model.d_head;
-  out.query_in_ = a.mla_q_rank > 0 ? a.mla_q_rank : model.d_model;
+  const int64_t query_in = a.mla_q_rank > 0 ? a.mla_q_rank : model.d_model;
   if (a.mla_q_rank > 0) out.query_down_ = linear("query_down", model.d_model, a.mla_q_rank);
-  out.query_ = adjacent(out.query_in_, {{"query_up", heads}, {"query_rope", model.n_heads * a.mla_rope_dims}});
+  out.query_ = joint(query_in, {{"query_up", heads}, {"query_rope", model.n_heads * a.mla_rope_dims}});
   out.kv_down_ = linear("kv_down", model.d_model, a.mla_kv_rank);
-  out.key_value_ = adjacent(a.mla_kv_rank, {{"key_up", heads}, {"value_up", heads, true}});
+  out.key_value_ = joint(a.mla_kv_rank, {{"key_up", heads}, {"value_up", heads, true}});
   if (a.mla_rope_dims > 0) out.key_rope_ = linear("key_rope", model.d_model, a.mla_rope_dims);
   if (a.mla_latent_norm) {
     const InitRule one{.kind = InitRule::Kind::one};
@@ -52,6 +36,7 @@ LatentAttention LatentAttention::declare(const Declarations& declarations, const
     }
   }
   scheme.declare_in_block(declarations, prefix);
+  out.core_ = AttentionCore::declare(declarations, prefix, config, model.d_head + a.mla_rope_dims);
   out.output_ = declare_attention_output(declarations, prefix, model);
   return out;
 }
@@ -61,18 +46,16 @@ Var LatentAttention::latent_norm(Var latent, int32_t weight) const {
 }
 
 Branch LatentAttention::forward(ForwardPass& pass, int64_t block, const PositionScheme& scheme, Var x) const {
-  Tape& tape = pass.tape;
   const int64_t heads = n_heads_ * d_head_;
   const Var query_latent = query_down_.weight < 0 ? x : latent_norm(query_down_.forward(x), query_latent_norm_);
-  const int64_t query_rows = n_heads_ * (d_head_ + rope_dims_);
-  const Var query = linear(query_latent, tape.parameter(query_, {query_rows, query_in_}));
+  const Var query = query_.forward(query_latent);
   const Var latent = latent_norm(kv_down_.forward(x), kv_latent_norm_);
   const Var key_rope = rope_dims_ > 0 ? key_rope_.forward(x) : Var{};
   const Heads content{query, 0, n_heads_, d_head_};
   const Heads position{query, heads, n_heads_, rope_dims_};
-  if (pass.cache != nullptr) return {output_, absorbed(pass, block, scheme, content, position, latent, key_rope)};
+  if (pass.cache != nullptr) return {output_, absorbed(pass, block, scheme, x, content, position, latent, key_rope)};
 
-  const Var key_value = linear(latent, tape.parameter(key_value_, {2 * heads, kv_rank_}));
+  const Var key_value = key_value_.forward(latent);
   Heads q = content;
   Heads k{key_value, 0, n_heads_, d_head_};
   const Heads v{key_value, heads, n_heads_, d_head_};
@@ -82,13 +65,13 @@ Branch LatentAttention::forward(ForwardPass& pass, int64_t block, const Position
     q = {join_heads(position, content, n_heads_), 0, n_heads_, width};
     k = {join_heads(Heads{key_rope, 0, 1, rope_dims_}, k, n_heads_), 0, n_heads_, width};
   }
-  return {output_, core_.attend(pass, block, scheme, q, k, v)};
+  return {output_, core_.attend(pass, block, scheme, x, q, k, v)};
 }
 
-Var LatentAttention::absorbed(ForwardPass& pass, int64_t block, const PositionScheme& scheme, const Heads& content,
-                              const Heads& position, Var latent, Var key_rope) const {
-  const Var key_up = pass.tape.parameter(key_value_.first);
-  const Var value_up = pass.tape.parameter(key_value_.first + 1);
+Var LatentAttention::absorbed(ForwardPass& pass, int64_t block, const PositionScheme& scheme, Var x,
+                              const Heads& content, const Heads& position, Var latent, Var key_rope) const {
+  const Var key_up = pass.tape.parameter(key_value_.weights.first);
+  const Var value_up = pass.tape.parameter(key_value_.weights.first + 1);
   const int64_t width = rope_dims_ + kv_rank_;
   Heads q{head_linear(content, key_up, false), 0, n_heads_, kv_rank_};
   Heads entry{latent, 0, 1, kv_rank_};
@@ -98,7 +81,7 @@ Var LatentAttention::absorbed(ForwardPass& pass, int64_t block, const PositionSc
   }
   const Heads k = pass.cache->append(block, 0, entry);
   const Heads v{k.x, rope_dims_, 1, kv_rank_, k.rows};
-  const Var weighted = core_.attend(pass, block, scheme, q, k, v);
+  const Var weighted = core_.attend(pass, block, scheme, x, q, k, v);
   return head_linear(Heads{weighted, 0, n_heads_, kv_rank_}, value_up, true);
 }
 

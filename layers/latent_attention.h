@@ -7,6 +7,7 @@
 #include "layers/config.h"
 #include "layers/declare.h"
 #include "layers/forward_pass.h"
+#include "layers/joint_linear.h"
 #include "layers/linear.h"
 #include "layers/positions/scheme.h"
 
@@ -35,7 +36,7 @@ class LatentAttention {
  private:
   /// RMSNorm where mla_latent_norm wants one.
   Var latent_norm(Var latent, int32_t weight) const;
-  Var absorbed(ForwardPass& pass, int64_t block, const PositionScheme& scheme, const Heads& content,
+  Var absorbed(ForwardPass& pass, int64_t block, const PositionScheme& scheme, Var x, const Heads& content,
                const Heads& position, Var latent, Var key_rope) const;
 
   int64_t n_heads_ = 0;
@@ -45,9 +46,8 @@ class LatentAttention {
   double norm_eps_ = 1e-5;
   AttentionCore core_;
   Linear query_down_, kv_down_, key_rope_, output_;  ///< query_down: weight -1 where the query has no latent
-  ParameterSpan query_;                              ///< query_up, then query_rope where there is one
-  ParameterSpan key_value_;                          ///< key_up, value_up
-  int64_t query_in_ = 0;
+  JointLinear query_;                                ///< query_up, then query_rope where there is one
+  JointLinear key_value_;                            ///< key_up, value_up
   int32_t kv_latent_norm_ = -1;
   int32_t query_latent_norm_ = -1;
 };

@@ -5,6 +5,7 @@
 #include "layers/attention_core.h"
 #include "layers/config.h"
 #include "layers/forward_pass.h"
+#include "layers/joint_linear.h"
 #include "layers/linear.h"
 #include "layers/positions/scheme.h"
 
@@ -26,12 +27,10 @@ class MultiHeadAttention {
  private:
   int64_t n_heads_ = 0;
   int64_t n_kv_heads_ = 0;
-  int64_t d_model_ = 0;
   int64_t d_head_ = 0;
   double norm_eps_ = 1e-5;
   AttentionCore core_;
-  ParameterSpan weights_;  ///< query, key, value
-  ParameterSpan biases_;   ///< count 0 without biases
+  JointLinear query_key_value_;
   int32_t query_norm_ = -1;
   int32_t key_norm_ = -1;
   Linear output_;

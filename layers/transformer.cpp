@@ -58,6 +58,10 @@ void Transformer::initialize(uint64_t seed) {
 }
 
 KeyValueCache Transformer::make_cache(int64_t sequences, int64_t capacity, std::vector<int64_t> padding) const {
+  require(
+      config_.attention.causal,
+      "attention.causal = false: what the model makes of a token changes with every token after it, so that no cache "
+      "can keep it; decode with model.arch = decoder or encoder_decoder");
   return {config_.model.n_layers, cache_columns(config_), sequences, capacity, dtype_, std::move(padding)};
 }
 
@@ -79,7 +83,9 @@ void Transformer::encode(ForwardPass& pass, const SourceTokens& source) const {
                        .sequences = pass.sequences,
                        .length = source.length,
                        .dropout = pass.dropout,
+                       .trace = {.selected = pass.trace.selected},
                        .lengths = source.lengths,
+                       .index_training = pass.index_training,
                        .dropout_site = pass.dropout_site};
   pass.memory = encoder_->forward(encoding, embed_with(*encoder_->scheme, encoding, source.tokens));
   pass.memory_lengths = source.lengths;
@@ -95,9 +101,10 @@ Var Transformer::head(Var hidden) const {
   return linear(hidden, head_weight(*hidden.tape));
 }
 
-Var Transformer::loss(ForwardPass& pass, const int32_t* tokens, const int32_t* targets, double normalizer) const {
+Var Transformer::loss(ForwardPass& pass, const int32_t* tokens, const int32_t* targets, double normalizer,
+                      double label_smoothing) const {
   const Var hidden = blocks(pass, embed(pass, tokens));
-  return linear_cross_entropy(hidden, head_weight(pass.tape), targets, normalizer);
+  return linear_cross_entropy(hidden, head_weight(pass.tape), targets, normalizer, label_smoothing);
 }
 
 }  // namespace ropewalk

@@ -45,16 +45,17 @@ class Transformer {
   /// Draws the first values (see initialize.h).
   void initialize(uint64_t seed);
   /// Makes the position tables for passes of exactly `length`; call it before them, from one thread.
-  void prepare(int64_t length) { decoder_.scheme->prepare(length); }
+  void prepare(int64_t length) { decoder_.prepare(length); }
   /// The same for sources of exactly `length`.
-  void prepare_source(int64_t length) { encoder_.value().scheme->prepare(length); }
+  void prepare_source(int64_t length) { encoder_.value().prepare(length); }
   /// The longest sequence the position scheme can serve; 0: no limit.
   int64_t greatest_length() const { return decoder_.scheme->greatest_length(); }
 
   /// Whether sequences of unequal length cannot share a pass (see PositionScheme).
   bool depends_on_length() const { return decoder_.scheme->depends_on_length(); }
 
-  /// A cache for `sequences` sequences of up to `capacity` tokens; see ForwardPass::cache.
+  /// A cache for `sequences` sequences of up to `capacity` tokens; see ForwardPass::cache. Throws Error for a model
+  /// that is not causal.
   KeyValueCache make_cache(int64_t sequences, int64_t capacity, std::vector<int64_t> padding = {}) const;
 
   /// tokens [sequences * length] -> the embedded tokens with their positions, [B, T, d_model].
@@ -70,7 +71,8 @@ class Transformer {
   /// All of the above.
   Var logits(ForwardPass& pass, const int32_t* tokens) const { return head(blocks(pass, embed(pass, tokens))); }
   /// The cross-entropy of all positions, a scalar; the logits are never stored whole. See linear_cross_entropy().
-  Var loss(ForwardPass& pass, const int32_t* tokens, const int32_t* targets, double normalizer) const;
+  Var loss(ForwardPass& pass, const int32_t* tokens, const int32_t* targets, double normalizer,
+           double label_smoothing = 0.0) const;
 
  private:
   Var embed_with(const PositionScheme& scheme, ForwardPass& pass, const int32_t* tokens) const;

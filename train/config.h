@@ -91,9 +91,11 @@ inline int64_t trained_length(const Config& config) {
   return config.train.from.empty() ? config.train.context_length : config.position.max_length;
 }
 
-/// What the results of an evaluation are called by: the protocol of windows of text, or "task".
+/// What the results of an evaluation are called by: the protocol of windows of text; for generated problems "task", or
+/// "pairs" where they are given as source and target and the exact match is that of greedy decoding.
 inline std::string protocol_name(const Config& config) {
-  return is_task(config) ? "task" : std::string(name_in(kProtocolNames, config.eval.protocol));
+  if (!is_task(config)) return std::string(name_in(kProtocolNames, config.eval.protocol));
+  return config.model.arch == Arch::encoder_decoder ? "pairs" : "task";
 }
 
 /// The part of a configuration that fixes the model.

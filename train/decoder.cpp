@@ -27,9 +27,7 @@ const Tensor& Decoder::feed(std::span<const int32_t> tokens, int64_t count) {
   const int64_t sequences = cache_.sequences();
   require(count >= 1 && static_cast<int64_t>(tokens.size()) == sequences * count,
           "{} tokens are fed to {} sequences, {} each", tokens.size(), sequences, count);
-  int64_t part = model_.depends_on_length() ? count : kPartOfPrompt;
-  // Attention wants a token of every sequence in each pass.
-  for (const int64_t places : cache_.padding()) part = std::max(part, places + 1 - cache_.length());
+  const int64_t part = model_.depends_on_length() ? count : kPartOfPrompt;
   for (int64_t begin = 0, length = 0; begin < count; begin += length) {
     length = std::min(part, count - begin);
     part_.resize(static_cast<std::size_t>(sequences * length));

@@ -18,7 +18,7 @@ class Decoder {
 
   /// Feeds tokens [sequences, count], count >= 1, behind those that were fed before: the logits [sequences, vocab_size]
   /// of what follows. They are valid until the next call. Long prompts pass in parts, except where positions depend on
-  /// the length; a part reaches the first token of every sequence. Throws Error beyond the capacity or what the
+  /// the length. Throws Error beyond the capacity or what the
   /// position scheme serves.
   const Tensor& feed(std::span<const int32_t> tokens, int64_t count);
 

@@ -24,8 +24,21 @@ std::string count_text(double n) {
   return fmt::format("{:.0f}", n);
 }
 
-std::string mask_text(const AttentionConfig& a, int64_t n_layers) {
-  std::string out = a.causal ? "causal" : "bidirectional";
+/// What an indexer chooses, and what that costs.
+std::string indexer_text(const AttentionConfig& a, int64_t context) {
+  std::string out = fmt::format(
+      "of the keys that the mask leaves, the {} of greatest index score ({} heads of {}, {}{}); {}", a.top_k,
+      a.index_heads, a.index_dim, name_in(kIndexPrecisionNames, a.index_precision),
+      a.index_hadamard ? ", Hadamard" : "",
+      a.top_k >= context ? fmt::format("up to {} positions all of them", context) : "the indexer reads all");
+  if (a.index_warmup_steps > 0) out += fmt::format("; in the first {} steps only it learns", a.index_warmup_steps);
+  return out;
+}
+
+std::string mask_text(const AttentionConfig& a, Arch arch, int64_t n_layers) {
+  std::string out = arch == Arch::encoder_decoder ? "encoder bidirectional, decoder causal and across to the source"
+                    : a.causal                    ? "causal"
+                                                  : "bidirectional";
   if (a.window_radius < 0) return out + ", all positions";
   const int64_t visible = a.causal ? a.window_radius + 1 : 2 * a.window_radius + 1;
   out += fmt::format(", window radius {} ({} visible keys, itself included)", a.window_radius, visible);
@@ -71,17 +84,18 @@ std::string describe(const ResolvedConfig& resolved) {
   const ArchitectureConfig architecture = architecture_of(config);
   const Transformer model(architecture, dtype_of(config.train));
   const ModelConfig& m = config.model;
-  const auto longest = longest_sequence(config, *dataset);
+  const SequenceShape shape = training_shape(config);
+  const SequenceShape longest = longest_evaluation_shape(config);
 
   std::string out;
   const auto line = [&](const std::string& key, const std::string& value) {
     out += fmt::format("{:<22} {}\n", key, value);
   };
   line("data", dataset->describe());
-  line("model",
-       fmt::format("{} layers, d_model {}, {} heads ({} key/value) of {}, d_ff {}, {}, {} {}", m.n_layers, m.d_model,
-                   m.n_heads, m.n_kv_heads, m.d_head, m.d_ff, name_in(kActivationNames, m.activation),
-                   name_in(kNormPlacementNames, m.norm_placement), name_in(kNormNames, m.norm)));
+  line("model", fmt::format("{}{} layers, d_model {}, {} heads ({} key/value) of {}, d_ff {}, {}, {} {}",
+                            m.arch == Arch::encoder_decoder ? "encoder and decoder of " : "", m.n_layers, m.d_model,
+                            m.n_heads, m.n_kv_heads, m.d_head, m.d_ff, name_in(kActivationNames, m.activation),
+                            name_in(kNormPlacementNames, m.norm_placement), name_in(kNormNames, m.norm)));
   line("positions", position_text(config));
   PositionUse use = position_use(architecture);
   use.context_length = config.train.context_length;
@@ -89,13 +103,18 @@ std::string describe(const ResolvedConfig& resolved) {
   for (const PositionFact& fact : describe_position(use)) {
     line("  " + fact.name, fact.text);
   }
-  line("attention", mask_text(config.attention, m.n_layers));
+  line("attention", mask_text(config.attention, m.arch, m.n_layers));
+  if (config.attention.pattern == AttentionPattern::top_k) {
+    line("  selection", indexer_text(config.attention, std::max(shape.source, shape.length)));
+  }
 
   std::map<std::string, int64_t> by_module;
   std::vector<std::string> order;
   for (const Parameter& parameter : model.parameters().all()) {
     std::string name = parameter.name.substr(0, parameter.name.rfind('.'));
-    if (name.starts_with("blocks.")) name = "blocks.*" + name.substr(name.find('.', 7));
+    if (const std::size_t at = name.find("blocks."); at != std::string::npos) {
+      name = name.substr(0, at) + "blocks.*" + name.substr(name.find('.', at + 7));
+    }
     if (!by_module.contains(name)) order.push_back(name);
     by_module[name] += parameter.elements();
   }
@@ -103,11 +122,19 @@ std::string describe(const ResolvedConfig& resolved) {
                                  count_text(static_cast<double>(model.parameters().elements()))));
   for (const std::string& name : order) line("  " + name, std::to_string(by_module[name]));
 
-  const FlopCount flops = count_flops(config, config.train.context_length);
-  line("FLOPs a token", fmt::format("{} forward, {} forward and backward (matrix products; hidden half not counted)",
-                                    count_text(flops.forward), count_text(flops.training())));
-  const double tokens = static_cast<double>(config.train.batch_size * config.train.accumulate) *
-                        static_cast<double>(config.train.context_length);
+  const FlopCount flops = count_flops(config, shape);
+  const auto flops_line = [&](const char* key, const FlopCount& count, const char* remark) {
+    line(key, fmt::format("{} forward, {} forward and backward{}", count_text(count.forward),
+                          count_text(count.training()), remark));
+  };
+  flops_line("FLOPs a token", flops, " (matrix products; hidden half not counted)");
+  if (shape.source > 0) {
+    flops_line("  a source token", count_source_flops(config, shape), "");
+    flops_line("  a target token", count_target_flops(config, shape), "");
+    line("a sequence", fmt::format("{} at most", shape_text(shape)));
+  }
+  const double tokens =
+      static_cast<double>(config.train.batch_size * config.train.accumulate) * static_cast<double>(shape.positions());
   line("a step", fmt::format("{} tokens, {} FLOPs; {} steps: {} tokens", count_text(tokens),
                              count_text(tokens * flops.training()), config.train.steps,
                              count_text(tokens * static_cast<double>(config.train.steps))));
@@ -116,9 +143,16 @@ std::string describe(const ResolvedConfig& resolved) {
   line("memory, about",
        fmt::format("{}: parameters and optimizer {}, activations {}, batch {}, evaluation at {}: {}",
                    bytes_text(memory.total()), bytes_text(memory.parameters), bytes_text(memory.activations),
-                   bytes_text(memory.batch), longest, bytes_text(memory.evaluation)));
-  if (m.arch != Arch::encoder) {
-    for (const auto& [key, value] : cache_lines(model.config(), config)) line(key, value);
+                   bytes_text(memory.batch), shape_text(longest), bytes_text(memory.evaluation)));
+  if (m.arch == Arch::encoder) {
+    line("key/value cache", "none: a token sees those after it, so it cannot be decoded token by token");
+    return out;
+  }
+  for (const auto& [key, value] : cache_lines(model.config(), config)) line(key, value);
+  if (shape.source > 0) {
+    const double source = 2.0 * static_cast<double>(m.n_kv_heads * m.d_head) * (config.train.dtype == "f64" ? 8 : 4);
+    line("  of the source", fmt::format("{} bytes a token and layer, {} a token in all (cross-attention)", source,
+                                        static_cast<double>(m.n_layers) * source));
   }
   return out;
 }

@@ -14,6 +14,10 @@
 namespace ropewalk {
 namespace {
 
+const TrainedRunUse kToEvaluate = {.unmoved = "does not change the evaluation of a trained model",
+                                   .keys = {"model.", "position.", "attention.", "data.", "eval.",
+                                            "train.context_length", "train.device", "train.threads"}};
+
 /// What the parameters do not fix and the caller changed: "position.rope_scaling = yarn".
 std::vector<std::string> changed_values(const Config& now, const Config& before) {
   const std::vector<std::string> sections = {"model", "position", "attention", "data"};
@@ -28,7 +32,7 @@ std::vector<std::string> changed_values(const Config& now, const Config& before)
 }  // namespace
 
 RunEvaluation evaluate_run(const std::string& run_directory, const std::vector<std::string>& overrides) {
-  const TrainedRun run = open_trained_run(run_directory, overrides);
+  const TrainedRun run = open_trained_run(run_directory, overrides, kToEvaluate);
   RunSetup setup = set_up(run.now, run.vocabulary ? &*run.vocabulary : nullptr);
   load_parameters(run.checkpoint, *setup.model);
   Evaluator evaluator(setup.config, *setup.dataset, *setup.workers);

@@ -11,6 +11,7 @@
 #include "framework/error.h"
 #include "framework/ops/linear_cross_entropy.h"
 #include "framework/ops/slice.h"
+#include "train/greedy.h"
 
 namespace ropewalk {
 namespace {
@@ -38,7 +39,7 @@ int64_t evaluated_at_once(int64_t length) {
 
 struct Evaluator::Worker {
   Workspace workspace;
-  Batch batch;
+  ModelBatch batch;
   std::vector<float> losses;
   std::vector<int32_t> predicted;
 };
@@ -46,7 +47,7 @@ struct Evaluator::Worker {
 /// Some windows of one length that go through the model together.
 struct Evaluator::Job {
   std::size_t length_index = 0;
-  int64_t length = 0;           ///< tokens of a window
+  SequenceShape shape;          ///< of each
   int64_t first_scored = 0;     ///< positions before it count for nothing
   std::vector<Window> windows;  ///< text
   int64_t first_problem = 0;    ///< tasks
@@ -65,8 +66,7 @@ struct Evaluator::Sums {
 
 Evaluator::Evaluator(const Config& config, const Dataset& dataset, Workers& workers)
     : config_(config), dataset_(dataset), workers_(workers) {
-  const int64_t longest = *std::max_element(config.eval.lengths.begin(), config.eval.lengths.end());
-  positions_ = position_buckets(dataset.task() != nullptr ? problem_tokens(*dataset.task(), longest) : longest);
+  positions_ = position_buckets(longest_evaluation_shape(config).length);
   for (int64_t i = 0; i < workers.count(); ++i) worker_state_.push_back(std::make_unique<Worker>());
 }
 
@@ -78,9 +78,8 @@ std::size_t Evaluator::arena_bytes() const {
   return total;
 }
 
-int64_t Evaluator::sequence_length(std::size_t length_index) const {
-  const int64_t length = config_.eval.lengths[length_index];
-  return dataset_.task() != nullptr ? problem_tokens(*dataset_.task(), length) : length;
+SequenceShape Evaluator::shape_of(std::size_t length_index) const {
+  return evaluation_shape(config_, config_.eval.lengths[length_index]);
 }
 
 void Evaluator::check() const {
@@ -101,21 +100,17 @@ void Evaluator::check() const {
 }
 
 bool Evaluator::scores_a_token(const std::vector<Job>& jobs) const {
-  Batch one;
-  for (const Job& job : jobs) {
-    one.resize(1, job.length);
-    for (const Window& window : job.windows) {
-      dataset_.fill_held_out(window, one.row_tokens(0), one.row_targets(0));
-      if (one.counted() > 0) return true;
-    }
-  }
-  return false;
+  ModelBatch batch;
+  return std::any_of(jobs.begin(), jobs.end(), [&](const Job& job) {
+    fill(job, batch);
+    return batch.counted() > 0;
+  });
 }
 
 int64_t Evaluator::problems_of(std::size_t length_index) const {
-  Batch one;
-  one.resize(1, sequence_length(length_index));
-  fill_evaluation_batch(*dataset_.task(), config_.eval.lengths[length_index], 0, one);
+  ModelBatch one;
+  one.resize(1, shape_of(length_index));
+  one.fill_evaluation(*dataset_.task(), config_.eval.lengths[length_index], 0);
   return std::max<int64_t>(1, config_.eval.tokens / std::max<int64_t>(1, one.counted()));
 }
 
@@ -141,51 +136,55 @@ void Evaluator::text_jobs(std::size_t length_index, std::vector<Job>& jobs) cons
     const bool fits = !jobs.empty() && jobs.back().length_index == length_index &&
                       jobs.back().first_scored == window.first_scored &&
                       static_cast<int64_t>(jobs.back().windows.size()) < at_once;
-    if (!fits) jobs.push_back({.length_index = length_index, .length = length, .first_scored = window.first_scored});
+    if (!fits)
+      jobs.push_back({.length_index = length_index, .shape = {.length = length}, .first_scored = window.first_scored});
     jobs.back().windows.push_back(window);
   }
 }
 
 void Evaluator::task_jobs(std::size_t length_index, std::vector<Job>& jobs) const {
-  const int64_t length = sequence_length(length_index);
+  const SequenceShape shape = shape_of(length_index);
   const int64_t problems = problems_of(length_index);
-  const int64_t at_once = evaluated_at_once(length);
+  const int64_t at_once = evaluated_at_once(shape.positions());
   for (int64_t first = 0; first < problems; first += at_once) {
     jobs.push_back({.length_index = length_index,
-                    .length = length,
+                    .shape = shape,
                     .first_problem = first,
                     .problems = std::min(at_once, problems - first)});
   }
 }
 
+void Evaluator::fill(const Job& job, ModelBatch& batch) const {
+  batch.resize(job.sequences(), job.shape);
+  if (is_task()) {
+    batch.fill_evaluation(*dataset_.task(), config_.eval.lengths[job.length_index], job.first_problem);
+  } else {
+    batch.fill_held_out(dataset_, job.windows);
+  }
+}
+
 void Evaluator::run_job(const Transformer& model, Worker& worker, const Job& job, Sums& sums) const {
   const int64_t count = job.sequences();
-  const int64_t scored = job.length - job.first_scored;
-  worker.batch.resize(count, job.length);
-  if (is_task()) {
-    fill_evaluation_batch(*dataset_.task(), config_.eval.lengths[job.length_index], job.first_problem, worker.batch);
-  } else {
-    for (int64_t i = 0; i < count; ++i) {
-      dataset_.fill_held_out(job.windows[static_cast<std::size_t>(i)], worker.batch.row_tokens(i),
-                             worker.batch.row_targets(i));
-    }
-  }
+  const int64_t scored = job.shape.length - job.first_scored;
+  fill(job, worker.batch);
+  const BatchPart part = worker.batch.part(0, count);
   Tape tape(worker.workspace, Mode::inference, &model.parameters());
-  ForwardPass pass{.tape = tape, .sequences = count, .length = job.length};
-  const Var hidden = model.blocks(pass, model.embed(pass, worker.batch.tokens.data()));
+  ForwardPass pass{.tape = tape, .sequences = count, .length = part.length};
+  part.encode(model, pass);
+  const Var hidden = model.blocks(pass, model.embed(pass, part.tokens));
   const Var counted = job.first_scored > 0 ? last_rows(hidden, scored) : hidden;
   std::vector<int32_t> targets;
   targets.reserve(static_cast<std::size_t>(count * scored));
   for (int64_t i = 0; i < count; ++i) {
-    const auto row = worker.batch.row_targets(i).subspan(static_cast<std::size_t>(job.first_scored));
-    targets.insert(targets.end(), row.begin(), row.end());
+    const int32_t* row = part.targets + i * part.length;
+    targets.insert(targets.end(), row + job.first_scored, row + part.length);
   }
   worker.losses.resize(targets.size());
   worker.predicted.resize(is_task() ? targets.size() : 0);
   const Var weight = model.head_weight(tape);
   linear_token_losses(counted.value(), weight.value(), targets.data(), tape.arena(), worker.losses.data(),
                       is_task() ? worker.predicted.data() : nullptr);
-  const int64_t width = positions_.size() > 1 ? positions_[1] : std::max<int64_t>(1, job.length);
+  const int64_t width = positions_.size() > 1 ? positions_[1] : std::max<int64_t>(1, part.length);
   for (std::size_t i = 0; i < targets.size(); ++i) {
     if (targets[i] < 0) continue;
     sums.loss += static_cast<double>(worker.losses[i]);
@@ -199,6 +198,37 @@ void Evaluator::run_job(const Transformer& model, Worker& worker, const Job& job
   sums.answers += score_answers(worker.predicted, targets, scored);
 }
 
+void Evaluator::decode(Transformer& model, std::span<const Job> jobs, std::span<Sums> sums) const {
+  // As many jobs side by side as there are threads, in step: the model has tables for one length at a time.
+  const auto at_once = static_cast<std::size_t>(workers_.count());
+  for (std::size_t first = 0; first < jobs.size(); first += at_once) {
+    const std::span<const Job> group = jobs.subspan(first, std::min(at_once, jobs.size() - first));
+    std::vector<BatchPart> parts;
+    std::vector<GreedyAnswers> answers;
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      ModelBatch& batch = worker_state_[i]->batch;
+      fill(group[i], batch);
+      parts.push_back(batch.part(0, group[i].sequences()));
+      answers.emplace_back(model, parts[i], parts[i].length);
+    }
+    const auto step = [&](int64_t worker, int64_t i) {
+      GreedyAnswers& mine = answers[static_cast<std::size_t>(i)];
+      if (!mine.done()) mine.step(worker_state_[static_cast<std::size_t>(worker)]->workspace);
+    };
+    const auto all_done = [&] {
+      return std::all_of(answers.begin(), answers.end(), [](const GreedyAnswers& a) { return a.done(); });
+    };
+    for (int64_t length = 1; !all_done(); ++length) {
+      model.prepare(length);
+      workers_.run(static_cast<int64_t>(group.size()), step);
+    }
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      const std::span targets(parts[i].targets, answers[i].tokens().size());
+      sums[first + i].answers.exact = score_answers(answers[i].tokens(), targets, parts[i].length).exact;
+    }
+  }
+}
+
 LengthScores Evaluator::run(Transformer& model) {
   const EvalConfig& eval = config_.eval;
   LengthScores scores;
@@ -206,9 +236,9 @@ LengthScores Evaluator::run(Transformer& model) {
   scores.lengths = eval.lengths;
   scores.loss_by_position.assign(eval.lengths.size() * positions_.size(), std::numeric_limits<float>::quiet_NaN());
   for (std::size_t i = 0; i < eval.lengths.size(); ++i) {
-    const int64_t length = sequence_length(i);
+    const SequenceShape shape = shape_of(i);
     const int64_t greatest = model.greatest_length();
-    if (greatest > 0 && length > greatest) {
+    if (greatest > 0 && std::max(shape.source, shape.length) > greatest) {
       scores.loss.push_back(kNaN);
       scores.accuracy.push_back(kNaN);
       scores.exact_match.push_back(kNaN);
@@ -222,7 +252,7 @@ LengthScores Evaluator::run(Transformer& model) {
     } else {
       text_jobs(i, jobs);
     }
-    model.prepare(length);
+    prepare(model, shape);
     // One set of sums a job, added in the order of the jobs: the same result for any number of threads.
     std::vector<Sums> sums(jobs.size());
     const auto carry = [&](int64_t worker, int64_t j) {
@@ -232,6 +262,7 @@ LengthScores Evaluator::run(Transformer& model) {
       run_job(model, *worker_state_[static_cast<std::size_t>(worker)], jobs[static_cast<std::size_t>(j)], mine);
     };
     workers_.run(static_cast<int64_t>(jobs.size()), carry);
+    if (has_pairs()) decode(model, jobs, sums);
     Sums total{.bucket_loss = std::vector<double>(positions_.size()),
                .bucket_tokens = std::vector<int64_t>(positions_.size())};
     for (const Sums& part : sums) {

@@ -27,17 +27,26 @@ const std::vector<IdleRule>& idle_rules() {
       {{"attention.mla_kv_rank", "attention.mla_q_rank", "attention.mla_rope_dims", "attention.mla_latent_norm"},
        "attention.kind",
        [](const Config& c) { return c.attention.kind != AttentionKind::mla; }},
+      {{"attention.top_k", "attention.index_heads", "attention.index_dim", "attention.index_precision",
+        "attention.index_hadamard", "attention.index_warmup_steps"},
+       "attention.pattern",
+       [](const Config& c) { return c.attention.pattern != AttentionPattern::top_k; }},
+      {{"attention.index_hadamard"},
+       "attention.index_precision",
+       [](const Config& c) { return c.attention.index_precision != IndexPrecision::int8; }},
       {{"attention.global_tokens"},
        "attention.window_radius",
        [](const Config& c) { return c.attention.window_radius < 0; }},
       {{"data.path", "data.validation_fraction", "eval.protocol", "eval.tail", "eval.stride"}, "data.source", is_task},
       {{"data.tokenizer"}, "data.source", [](const Config& c) { return c.data.source != "text"; }},
       {{"data.token_dtype"}, "data.source", [](const Config& c) { return c.data.source != "tokens"; }},
-      {{"data.task", "data.min_length", "data.max_length", "data.alphabet", "data.digit_order", "data.train_problems"},
+      {{"data.task", "data.min_length", "data.max_length", "data.alphabet", "data.digit_order", "data.gap",
+        "data.train_problems"},
        "data.source",
        [](const Config& c) { return !is_task(c); }},
       {{"data.mask_probability"}, "model.arch", [](const Config& c) { return c.model.arch != Arch::encoder; }},
       {{"data.digit_order"}, "data.task", [](const Config& c) { return c.data.task != "addition"; }},
+      {{"data.gap"}, "data.task", [](const Config& c) { return c.data.task != "associative_recall"; }},
       {{"optim.min_lr"}, "optim.schedule", [](const Config& c) { return c.optim.schedule == Schedule::constant; }},
       {{"eval.tail"}, "eval.protocol", [](const Config& c) { return c.eval.protocol != Protocol::same_tokens; }},
       {{"eval.stride"}, "eval.protocol", [](const Config& c) { return c.eval.protocol != Protocol::sliding; }}};
@@ -57,7 +66,8 @@ bool has_value(const Config& config, const ReadWith& read_with, const OptionTabl
 /// Schemes read position.max_length by themselves or as what one of their options derives from.
 std::string max_length_idle_because_of(const Config& config, const OptionTable& table) {
   const PositionSchemeInfo* scheme = find_position_scheme(config.position.encoding);
-  if (scheme == nullptr || scheme->reads_max_length) return "";
+  // A run that begins with another's parameters counts multiples of lengths in it.
+  if (scheme == nullptr || scheme->reads_max_length || !config.train.from.empty()) return "";
   for (const PositionOption& option : scheme->options) {
     if (option.derived_from != DerivedFrom::max_length) continue;
     return idle_because_of(config, "position." + option.key, table);

@@ -26,15 +26,36 @@ double values_per_layer(const ModelConfig& m, const AttentionConfig& a) {
     qkv += static_cast<double>(m.n_heads) * (3 * rope + (rope > 0 ? 2 * static_cast<double>(m.d_head) : 0)) + rope;
     qkv += 2 * static_cast<double>(a.mla_kv_rank + a.mla_q_rank);
   }
+  double indexer = 0;
+  if (a.pattern == AttentionPattern::top_k) {
+    // As projected, normed and turned, once more by a Hadamard matrix, and the gradients that its loss makes at once.
+    const auto index_heads = static_cast<double>(a.index_heads);
+    indexer = 4 * index_heads * static_cast<double>(a.index_dim) + 5 * static_cast<double>(a.index_dim) +
+              3 * index_heads + static_cast<double>(a.top_k);
+  }
   const double heads = static_cast<double>(m.n_heads) * static_cast<double>(m.d_head);
   const double ff = static_cast<double>(m.d_ff) * (is_gated(m.activation) ? 3 : 2);
-  return 6 * d + qkv * (m.qk_norm ? 2 : 1) + heads + ff;
+  return 6 * d + qkv * (m.qk_norm ? 2 : 1) + heads + ff + indexer;
 }
 
-/// Numbers a token leaves on the tape of a training pass.
-double values_per_token(const Config& config, int64_t vocab_size) {
-  return static_cast<double>(config.model.n_layers) * values_per_layer(config.model, config.attention) +
-         2 * static_cast<double>(vocab_size);
+/// Numbers that cross-attention adds to a layer: for a source token its key and value, for a target token the query,
+/// what it got and the residual stream.
+double keys_and_values(const ModelConfig& m) {
+  return 2 * static_cast<double>(m.n_kv_heads) * static_cast<double>(m.d_head);
+}
+double cross_values(const ModelConfig& m) {
+  return 2 * static_cast<double>(m.d_model) + 2 * static_cast<double>(m.n_heads) * static_cast<double>(m.d_head);
+}
+
+/// Numbers a sequence leaves on the tape of a training pass.
+double values_per_sequence(const Config& config, const SequenceShape& shape, int64_t vocab_size) {
+  const ModelConfig& m = config.model;
+  const double layer = values_per_layer(m, config.attention);
+  const double source = shape.source > 0 ? layer + keys_and_values(m) : 0;
+  const double target = layer + (shape.source > 0 ? cross_values(m) : 0);
+  const auto layers = static_cast<double>(m.n_layers);
+  return static_cast<double>(shape.source) * layers * source +
+         static_cast<double>(shape.length) * (layers * target + 2 * static_cast<double>(vocab_size));
 }
 
 double bytes_a_number(const Config& config) {
@@ -53,7 +74,8 @@ double position_parameters(const ArchitectureConfig& config) {
   scheme->declare(declarations);
   const auto outside = static_cast<double>(parameters.elements());
   scheme->declare_in_block(declarations, "block");
-  return outside + static_cast<double>(m.n_layers) * (static_cast<double>(parameters.elements()) - outside);
+  const double stacks = m.arch == Arch::encoder_decoder ? 2 : 1;
+  return stacks * (outside + static_cast<double>(m.n_layers) * (static_cast<double>(parameters.elements()) - outside));
 }
 
 }  // namespace
@@ -74,28 +96,33 @@ double count_parameters(const ArchitectureConfig& config) {
   return static_cast<double>(m.n_layers) * (layer + pair) + tables + position_parameters(config);
 }
 
-MemoryEstimate estimate_memory(const Config& config, double parameters, int64_t vocab_size, int64_t longest) {
+MemoryEstimate estimate_memory(const Config& config, double parameters, int64_t vocab_size,
+                               const SequenceShape& longest) {
   const double size = bytes_a_number(config);
   const auto workers = static_cast<double>(config.train.threads);
   const double sequences = static_cast<double>(config.train.batch_size) * static_cast<double>(config.train.accumulate);
-  const auto context = static_cast<double>(config.train.context_length);
-  const double rows = static_cast<double>(plan_batch(config.train).micro_batch) * context;
+  const SequenceShape shape = training_shape(config);
+  const auto micro_batch = static_cast<double>(plan_batch(config).micro_batch);
   const double logits = 2 * static_cast<double>(vocab_size);
+  // Of a pair the cross-attention, and what greedy decoding caches of both halves.
+  const ModelConfig& m = config.model;
+  const double cross = longest.source > 0 ? cross_values(m) + static_cast<double>(m.n_layers) * keys_and_values(m) : 0;
   MemoryEstimate out;
   out.parameters = parameters * size * (4 + workers);
-  out.activations = workers * rows * values_per_token(config, vocab_size) * size * 2;
-  out.batch = sequences * context * 8;
-  out.evaluation =
-      workers * std::max(static_cast<double>(longest), 1024.0) *
-      (values_per_layer(config.model, config.attention) + logits + static_cast<double>(config.model.d_model)) * size;
+  out.activations = workers * micro_batch * values_per_sequence(config, shape, vocab_size) * size * 2;
+  out.batch = sequences * static_cast<double>(shape.positions()) * 8;
+  out.evaluation = workers * std::max(static_cast<double>(longest.positions()), 1024.0) *
+                   (values_per_layer(m, config.attention) + cross + logits + static_cast<double>(m.d_model)) * size;
   return out;
 }
 
 MemoryEstimate estimate_probe_memory(const Config& config, double parameters, int64_t vocab_size) {
   const double size = bytes_a_number(config);
-  const double rows = static_cast<double>(config.train.batch_size) * static_cast<double>(config.train.context_length);
+  const SequenceShape shape = training_shape(config);
+  const auto sequences = static_cast<double>(config.train.batch_size);
+  const double rows = sequences * static_cast<double>(shape.positions());
   return {.parameters = parameters * size * 2,
-          .activations = rows * values_per_token(config, vocab_size) * size * 2,
+          .activations = sequences * values_per_sequence(config, shape, vocab_size) * size * 2,
           .batch = rows * (8 + static_cast<double>(config.model.d_model) * size)};
 }
 

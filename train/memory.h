@@ -4,6 +4,7 @@
 #include <string>
 
 #include "train/config.h"
+#include "train/sequence_shape.h"
 
 namespace ropewalk {
 
@@ -17,7 +18,8 @@ struct MemoryEstimate {
 };
 
 /// For a model of `parameters` elements over `vocab_size` tokens; `longest` is the longest sequence evaluated.
-MemoryEstimate estimate_memory(const Config& config, double parameters, int64_t vocab_size, int64_t longest);
+MemoryEstimate estimate_memory(const Config& config, double parameters, int64_t vocab_size,
+                               const SequenceShape& longest);
 
 /// For gradient norms at initialization, where the whole batch goes through one tape.
 MemoryEstimate estimate_probe_memory(const Config& config, double parameters, int64_t vocab_size);

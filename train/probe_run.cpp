@@ -3,16 +3,20 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "framework/error.h"
 #include "framework/ops/cross_entropy.h"
+#include "framework/ops/elementwise.h"
 #include "framework/random.h"
 #include "optim/norms.h"
+#include "train/config_error.h"
 #include "train/durable_file.h"
 #include "train/log_layout.h"
 #include "train/memory.h"
+#include "train/model_batch.h"
 #include "train/run_directory.h"
 #include "train/run_log.h"
 #include "train/run_setup.h"
@@ -22,21 +26,24 @@
 namespace ropewalk {
 namespace {
 
-/// The inputs of one seed.
-struct ProbeBatch {
-  Batch tokens;    ///< targets always; tokens with probe.inputs = data
-  Tensor vectors;  ///< with probe.inputs = normal
+/// What goes in with probe.inputs = normal: vectors in place of embeddings, and what is to be predicted.
+struct NormalInputs {
+  Tensor vectors;  ///< [sequences, length, d_model]
+  std::vector<int32_t> labels;
+
+  explicit NormalInputs(const Config& config)
+      : vectors(Tensor::zeros({config.train.batch_size, config.train.context_length, config.model.d_model},
+                              dtype_of(config.train))),
+        labels(static_cast<std::size_t>(config.train.batch_size * config.train.context_length)) {}
 };
 
-void draw_normal(const Config& config, DType dtype, uint64_t seed, ProbeBatch& batch) {
-  const Shape shape{batch.tokens.sequences, batch.tokens.length, config.model.d_model};
-  if (batch.vectors.bytes == nullptr) batch.vectors = Tensor::zeros(shape, dtype);
-  for (int64_t i = 0; i < batch.vectors.elements(); ++i) {
-    batch.vectors.set(i, random_normal({.seed = seed, .stream = Stream::probe_inputs}, static_cast<uint64_t>(i)));
+void draw_normal(const Config& config, uint64_t seed, NormalInputs& inputs) {
+  for (int64_t i = 0; i < inputs.vectors.elements(); ++i) {
+    inputs.vectors.set(i, random_normal({.seed = seed, .stream = Stream::probe_inputs}, static_cast<uint64_t>(i)));
   }
   const auto classes = static_cast<double>(config.model.vocab_size);
-  for (std::size_t i = 0; i < batch.tokens.targets.size(); ++i) {
-    batch.tokens.targets[i] =
+  for (std::size_t i = 0; i < inputs.labels.size(); ++i) {
+    inputs.labels[i] =
         static_cast<int32_t>(classes * random_uniform({.seed = seed, .stream = Stream::probe_labels}, i));
   }
 }
@@ -66,6 +73,11 @@ ProbeResult probe_run(const ResolvedConfig& resolved_config, const std::string& 
                       const std::string& command_line) {
   Config config = resolved_config.config;
   const bool normal = config.probe.inputs == "normal";
+  if (normal && config.model.arch == Arch::encoder_decoder) {
+    throw ConfigError(
+        {"error: probe.inputs = normal has no source for the encoder of model.arch = encoder_decoder; use "
+         "probe.inputs = data"});
+  }
   std::unique_ptr<Dataset> dataset;
   if (!normal) dataset = open_data(config);
   require(config.model.vocab_size > 0,
@@ -74,7 +86,8 @@ ProbeResult probe_run(const ResolvedConfig& resolved_config, const std::string& 
   require_memory(estimate_probe_memory(config, count_parameters(architecture), config.model.vocab_size));
   Transformer model(architecture, dtype_of(config.train));
   model.allocate();
-  model.prepare(config.train.context_length);
+  const SequenceShape shape = training_shape(config);
+  prepare(model, shape);
   const ParameterSet& parameters = model.parameters();
   const LogLayout layout = make_log_layout(parameters, config.model.n_layers);
 
@@ -94,32 +107,43 @@ ProbeResult probe_run(const ResolvedConfig& resolved_config, const std::string& 
   ProbeResult out{.name = name, .directory = directory, .seeds = config.probe.seeds};
   Workspace workspace;
   GradientBuffer gradients(parameters);
-  ProbeBatch batch;
-  batch.tokens.resize(config.train.batch_size, config.train.context_length);
+  std::optional<NormalInputs> inputs;
+  ModelBatch batch;
+  batch.resize(config.train.batch_size, shape);
+  if (normal) inputs.emplace(config);
   std::vector<double> squared(parameters.size());
   std::vector<double> values(parameters.size());
   std::vector<float> grad_norm(layout.cells()), param_norm(layout.cells()),
       no_update(layout.cells(), std::numeric_limits<float>::quiet_NaN());
   std::vector<float> stem(layout.stem_kinds.size());
-  const auto positions = static_cast<double>(config.train.batch_size * config.train.context_length);
+  const auto positions = static_cast<double>(config.train.batch_size * shape.length);
   for (std::size_t entry = 0; entry < config.probe.seeds.size(); ++entry) {
     const auto seed = static_cast<uint64_t>(config.probe.seeds[entry]);
     model.initialize(seed);
     if (normal) {
-      draw_normal(config, dtype_of(config.train), seed, batch);
+      draw_normal(config, seed, *inputs);
     } else {
-      fill_training_batch(*dataset, seed, 1, 0, batch.tokens);
+      batch.fill_training(*dataset, seed, 1);
     }
     gradients.clear();
     Tape tape(workspace, Mode::train, &parameters, &gradients);
     std::vector<Var> residuals;
-    ForwardPass pass{.tape = tape, .sequences = config.train.batch_size, .length = config.train.context_length};
+    const BatchPart part = batch.part(0, config.train.batch_size);
+    ForwardPass pass{.tape = tape, .sequences = part.sequences, .length = part.length};
     pass.trace.residuals = &residuals;
-    const Var x = normal ? tape.leaf(batch.vectors) : model.embed(pass, batch.tokens.tokens.data());
+    std::vector<Var> index_losses;
+    if (config.attention.pattern == AttentionPattern::top_k) {
+      pass.index_training = {.losses = &index_losses, .sequences = part.sequences};
+    }
+    part.encode(model, pass);
+    const Var x = normal ? tape.leaf(inputs->vectors) : model.embed(pass, part.tokens);
     const Var logits = model.head(model.blocks(pass, x));
-    const Var loss = cross_entropy(logits, batch.tokens.targets.data(), static_cast<double>(batch.tokens.counted()),
+    const int64_t counted = normal ? static_cast<int64_t>(inputs->labels.size()) : batch.counted();
+    const Var loss = cross_entropy(logits, normal ? inputs->labels.data() : part.targets, static_cast<double>(counted),
                                    config.optim.label_smoothing);
-    tape.backward(loss);
+    Var start = loss;
+    for (const Var index_loss : index_losses) start = add(start, index_loss);
+    tape.backward(start);
     gradients.complete(parameters);
     squared_norms(parameters, gradients.flat(), squared);
     squared_norms(parameters, parameters.flat_values(), values);
@@ -149,7 +173,7 @@ ProbeResult probe_run(const ResolvedConfig& resolved_config, const std::string& 
                         .loss = static_cast<float>(out.loss.back()),
                         .grad_norm = static_cast<float>(global_norm(squared)),
                         .param_norm = static_cast<float>(global_norm(values)),
-                        .tokens = static_cast<int64_t>(positions)});
+                        .tokens = config.train.batch_size * shape.positions()});
   }
   log.finish(LogStatus::finished);
   show_warnings(log.take_warnings());

@@ -1,7 +1,5 @@
 #include "train/run_setup.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "framework/error.h"
@@ -32,11 +30,6 @@ DType dtype_of(const TrainConfig& train) {
   return train.dtype == "f64" ? DType::f64 : DType::f32;
 }
 
-int64_t longest_sequence(const Config& config, const Dataset& dataset) {
-  const int64_t longest = *std::max_element(config.eval.lengths.begin(), config.eval.lengths.end());
-  return dataset.task() != nullptr ? problem_tokens(*dataset.task(), longest) : longest;
-}
-
 LogHeader make_log_header(const std::string& directory, const ResolvedConfig& config, const std::string& command_line) {
   return {.run_id = run_id_of(directory),
           .config = print_config(config, false),
@@ -65,17 +58,14 @@ std::unique_ptr<Dataset> open_data(Config& config, const Tokenizer* known) {
 }
 
 RunSetup set_up(const Config& config, const Tokenizer* known) {
-  if (config.model.arch == Arch::encoder_decoder) {
-    throw ConfigError({"error: model.arch = encoder_decoder is not available in this version; use decoder or encoder"});
-  }
   RunSetup out{.config = config};
   // Sizes that the configuration alone shows to be absurd are refused before the data is read.
   require_memory(estimate_memory(config, count_parameters(architecture_of(config)), config.model.vocab_size,
-                                 config.train.context_length));
+                                 training_shape(config)));
   out.dataset = open_data(out.config, known);
   const ArchitectureConfig architecture = architecture_of(out.config);
   require_memory(estimate_memory(out.config, count_parameters(architecture), out.config.model.vocab_size,
-                                 longest_sequence(config, *out.dataset)));
+                                 longest_evaluation_shape(config)));
   out.workers = std::make_unique<Workers>(config.train.threads);
   Evaluator(out.config, *out.dataset, *out.workers).check();
   out.model = std::make_unique<Transformer>(architecture, dtype_of(config.train));

@@ -35,7 +35,4 @@ std::string vocabulary_in(const std::string& directory);
 
 DType dtype_of(const TrainConfig& train);
 
-/// The longest sequence that the evaluation feeds.
-int64_t longest_sequence(const Config& config, const Dataset& dataset);
-
 }  // namespace ropewalk

@@ -14,6 +14,7 @@
 
 #include "framework/error.h"
 #include "framework/message.h"
+#include "layers/indexer.h"
 #include "optim/norms.h"
 #include "train/config_error.h"
 #include "train/durable_file.h"
@@ -132,6 +133,17 @@ void check_same_run(const Config& now, const Config& before, const std::string& 
   if (!errors.empty()) throw ConfigError(errors);
 }
 
+/// Sparse training begins with a dense model, as published: its indexers are drawn beside parameters that are there.
+bool adds_indexers(const Config& now, const Config& trained) {
+  return now.attention.pattern == AttentionPattern::top_k && trained.attention.pattern == AttentionPattern::dense;
+}
+
+void take_indexers(const Config& now, Config& trained) {
+  trained.attention.pattern = now.attention.pattern;
+  trained.attention.index_heads = now.attention.index_heads;
+  trained.attention.index_dim = now.attention.index_dim;
+}
+
 /// Can the parameters of the run that this one begins with be its own? A run that has begun is not asked again: where
 /// it came from may be gone.
 void check_beginning(const TrainRequest& request) {
@@ -142,8 +154,9 @@ void check_beginning(const TrainRequest& request) {
                                    request.config.origin("train.from").text(), from)});
   }
   std::vector<std::string> errors;
-  for (const std::string& conflict :
-       parameter_conflicts(request.config.config, load_config(config_in(from), {}).config)) {
+  Config trained = load_config(config_in(from), {}).config;
+  if (adds_indexers(request.config.config, trained)) take_indexers(request.config.config, trained);
+  for (const std::string& conflict : parameter_conflicts(request.config.config, trained)) {
     errors.push_back(fmt::format("{}: error: {}; the parameters of train.from = {} were made for the second",
                                  request.config.origin("train.from").text(), conflict, from));
   }
@@ -274,7 +287,12 @@ class Run {
     if (config_.train.from.empty()) return setup_.model->initialize(static_cast<uint64_t>(config_.train.seed));
     if (request_.resume && latest_checkpoint(checkpoints_in(request_.directory)).checkpoint) return;
     const Checkpoint begun = require_checkpoint(config_.train.from);
-    load_parameters(begun, *setup_.model);
+    if (adds_indexers(request_.config.config, load_config(config_in(config_.train.from), {}).config)) {
+      setup_.model->initialize(static_cast<uint64_t>(config_.train.seed));
+      load_parameters(begun, *setup_.model, is_index_parameter);
+    } else {
+      load_parameters(begun, *setup_.model);
+    }
     state_.from_step = begun.step;
   }
 
@@ -323,7 +341,7 @@ class Run {
   void announce(Progress& progress) const {
     progress.say(fmt::format("{}: {} parameters, {} steps of {} tokens{}", files_->directory,
                              setup_.model->parameters().elements(), config_.train.steps,
-                             config_.train.batch_size * config_.train.accumulate * config_.train.context_length,
+                             config_.train.batch_size * config_.train.accumulate * training_shape(config_).positions(),
                              state_.step > 0 ? fmt::format(", from step {}", state_.step) : ""));
   }
 
@@ -370,6 +388,7 @@ class Run {
     const double param_norm = result.squared_values.empty() ? std::nan("") : global_norm(result.squared_values);
     files_->log.append(TrainRow{.step = result.step,
                                 .loss = static_cast<float>(result.loss),
+                                .index_loss = static_cast<float>(result.index_loss),
                                 .lr = static_cast<float>(result.lr),
                                 .grad_norm = static_cast<float>(result.grad_norm),
                                 .param_norm = static_cast<float>(param_norm),

@@ -22,9 +22,17 @@ struct TrainedRun {
   std::optional<Tokenizer> vocabulary = {};  ///< its own, where it has one (data.tokenizer = chars)
 };
 
-/// Reads the configuration and the newest checkpoint of a run. What fixes the parameters cannot be overridden; of
-/// overrides that change nothing is warned. Throws ConfigError, CheckpointError, DataError.
-TrainedRun open_trained_run(const std::string& run_directory, const std::vector<std::string>& overrides);
+/// What a command reads of the configuration of a run that was trained.
+struct TrainedRunUse {
+  std::string unmoved;            ///< of another key: "does not change the evaluation"
+  std::vector<std::string> keys;  ///< whole keys, and sections with their dot: "train.threads", "eval."
+};
+
+/// Reads the configuration and the newest checkpoint of a run. What fixes the parameters cannot be overridden, nor
+/// what `use` does not read (also what acts in training only, as model.dropout); of others that change nothing is
+/// warned. Throws ConfigError, CheckpointError, DataError.
+TrainedRun open_trained_run(const std::string& run_directory, const std::vector<std::string>& overrides,
+                            const TrainedRunUse& use);
 
 /// A model with its trained parameters, and what its tokens mean.
 struct TrainedModel {

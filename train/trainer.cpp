@@ -8,7 +8,8 @@
 
 #include "framework/error.h"
 #include "framework/ops/cross_entropy.h"
-#include "framework/ops/linear_cross_entropy.h"
+#include "framework/ops/elementwise.h"
+#include "layers/indexer.h"
 #include "optim/norms.h"
 #include "optim/reduce.h"
 #include "optim/schedule.h"
@@ -29,18 +30,18 @@ void add_to(std::span<double> total, std::span<const double> part) {
 
 }  // namespace
 
-BatchPlan plan_batch(const TrainConfig& config) {
+BatchPlan plan_batch(const Config& config) {
   constexpr int64_t kMostLanes = 8;
   constexpr int64_t kLeastPositions = 128;
   constexpr int64_t kPositions = 512;
-  const int64_t sequences = config.batch_size * config.accumulate;
-  const int64_t length = config.context_length;
+  const int64_t sequences = config.train.batch_size * config.train.accumulate;
+  const int64_t length = training_shape(config).positions();
   BatchPlan plan;
   // Without the product of the two, which may be beyond what an int64 holds.
   const int64_t sequences_of_a_lane = (kLeastPositions + length - 1) / length;
   plan.lanes = std::clamp<int64_t>(sequences / sequences_of_a_lane, 1, kMostLanes);
   const int64_t most = (sequences + plan.lanes - 1) / plan.lanes;
-  const int64_t wanted = config.micro_batch > 0 ? config.micro_batch : kPositions / length;
+  const int64_t wanted = config.train.micro_batch > 0 ? config.train.micro_batch : kPositions / length;
   plan.micro_batch = std::clamp<int64_t>(wanted, 1, most);
   return plan;
 }
@@ -50,6 +51,7 @@ struct Trainer::Lane {
   int64_t first = 0;
   int64_t count = 0;
   double loss = 0;
+  double index_loss = 0;
   std::vector<double> residual_gradients, residual_squares, entropy, max_logit;
 };
 
@@ -57,6 +59,7 @@ struct Trainer::Worker {
   Workspace workspace;
   GradientBuffer gradients;  ///< of the lane in hand, but for lane 0, which writes into the total
   std::vector<Var> residuals;
+  std::vector<Var> index_losses;
 };
 
 Trainer::Trainer(const Config& config, Transformer& model, const Dataset& dataset, Workers& workers)
@@ -66,9 +69,10 @@ Trainer::Trainer(const Config& config, Transformer& model, const Dataset& datase
       workers_(workers),
       optimizer_(model.parameters(), config.optim),
       sequences_(config.train.batch_size * config.train.accumulate),
-      micro_batch_(plan_batch(config.train).micro_batch),
+      micro_batch_(plan_batch(config).micro_batch),
+      shape_(training_shape(config)),
       total_(model.parameters()),
-      lanes_(static_cast<std::size_t>(plan_batch(config.train).lanes)),
+      lanes_(static_cast<std::size_t>(plan_batch(config).lanes)),
       squared_gradients_(model.parameters().size()),
       update_norms_(model.parameters().size()) {
   const auto depths = static_cast<std::size_t>(config.model.n_layers + 1);
@@ -91,8 +95,14 @@ Trainer::Trainer(const Config& config, Transformer& model, const Dataset& datase
     worker_state_.push_back(std::make_unique<Worker>());
     worker_state_.back()->gradients = GradientBuffer(model.parameters());
     worker_state_.back()->residuals.reserve(depths);
+    worker_state_.back()->index_losses.reserve(2 * depths);
   }
-  batch_.resize(sequences_, config.train.context_length);
+  if (has_indexers() && config.attention.index_warmup_steps > 0) {
+    for (const Parameter& parameter : model.parameters().all()) {
+      frozen_steps_.push_back(is_index_parameter(parameter.name) ? 0 : config.attention.index_warmup_steps);
+    }
+  }
+  batch_.resize(sequences_, shape_);
 }
 
 Trainer::~Trainer() = default;
@@ -104,27 +114,37 @@ std::size_t Trainer::arena_bytes() const {
 }
 
 void Trainer::fill_batch(int64_t step) {
-  for (int64_t i = 0; i < sequences_; ++i) {
-    dataset_.fill_training(static_cast<uint64_t>(config_.train.seed), step, i, batch_.row_tokens(i),
-                           batch_.row_targets(i));
-  }
+  batch_.fill_training(dataset_, static_cast<uint64_t>(config_.train.seed), step);
   targets_ = batch_.counted();
   require(targets_ > 0, "step {} has no target tokens; the data leaves nothing to predict", step);
 }
 
-ForwardPass Trainer::make_pass(Tape& tape, int64_t first, int64_t count, int64_t step) const {
-  return {.tape = tape,
-          .sequences = count,
-          .length = config_.train.context_length,
-          .dropout = {.rate = config_.model.dropout,
-                      .seed = static_cast<uint64_t>(config_.train.seed),
-                      .step = static_cast<uint32_t>(step),
-                      .first_sequence = static_cast<uint32_t>(first)}};
+ForwardPass Trainer::begin_pass(Tape& tape, const BatchPart& part, int64_t first, int64_t step,
+                                std::vector<Var>& index_losses) const {
+  index_losses.clear();
+  ForwardPass pass{.tape = tape,
+                   .sequences = part.sequences,
+                   .length = part.length,
+                   .dropout = {.rate = config_.model.dropout,
+                               .seed = static_cast<uint64_t>(config_.train.seed),
+                               .step = static_cast<uint32_t>(step),
+                               .first_sequence = static_cast<uint32_t>(first)},
+                   .index_training = {.losses = has_indexers() ? &index_losses : nullptr,
+                                      .sequences = sequences_,
+                                      .warmup = warms_up_indexers(step)}};
+  part.encode(model_, pass);
+  return pass;
+}
+
+Var Trainer::objective(Var loss, std::span<const Var> index_losses, int64_t step) const {
+  Var sum = warms_up_indexers(step) ? Var{} : loss;
+  for (const Var index_loss : index_losses) sum = sum ? add(sum, index_loss) : index_loss;
+  return sum;
 }
 
 void Trainer::run_lane(Worker& worker, Lane& lane, GradientBuffer& gradients, int64_t step,
                        const StepRequest& request) {
-  lane.loss = 0;
+  lane.loss = lane.index_loss = 0;
   std::fill(lane.residual_gradients.begin(), lane.residual_gradients.end(), 0.0);
   std::fill(lane.residual_squares.begin(), lane.residual_squares.end(), 0.0);
   std::fill(lane.entropy.begin(), lane.entropy.end(), 0.0);
@@ -132,22 +152,22 @@ void Trainer::run_lane(Worker& worker, Lane& lane, GradientBuffer& gradients, in
   gradients.clear();
   for (int64_t done = 0; done < lane.count; done += micro_batch_) {
     const int64_t first = lane.first + done;
-    const int64_t count = std::min(micro_batch_, lane.count - done);
+    const BatchPart part = batch_.part(first, std::min(micro_batch_, lane.count - done));
     Tape tape(worker.workspace, Mode::train, &model_.parameters(), &gradients);
     lap(request, "lanes");
     tape.time_ops(request.clock);
-    ForwardPass pass = make_pass(tape, first, count, step);
+    ForwardPass pass = begin_pass(tape, part, first, step, worker.index_losses);
     worker.residuals.clear();
     if (request.residuals) pass.trace.residuals = &worker.residuals;
     if (request.attention) {
       pass.trace.entropy = lane.entropy.data();
       pass.trace.max_logit = lane.max_logit.data();
     }
-    const Var hidden = model_.blocks(pass, model_.embed(pass, batch_.row_tokens(first).data()));
-    const Var loss = linear_cross_entropy(hidden, model_.head_weight(tape), batch_.row_targets(first).data(),
-                                          static_cast<double>(targets_), config_.optim.label_smoothing);
+    const Var loss =
+        model_.loss(pass, part.tokens, part.targets, static_cast<double>(targets_), config_.optim.label_smoothing);
     lane.loss += loss.value().at(0);
-    tape.backward(loss);
+    for (const Var index_loss : worker.index_losses) lane.index_loss += index_loss.value().at(0);
+    tape.backward(objective(loss, worker.index_losses, step));
     for (std::size_t depth = 0; depth < worker.residuals.size(); ++depth) {
       lane.residual_gradients[depth] += squared_norm(tape.gradient_of(worker.residuals[depth]));
       lane.residual_squares[depth] += squared_norm(worker.residuals[depth].value());
@@ -160,16 +180,21 @@ void Trainer::warm_up(const StepRequest& request) {
   StepRequest untimed = request;
   untimed.clock = nullptr;
   fill_batch(1);
-  model_.prepare(config_.train.context_length);
+  prepare(model_, shape_);
+  // Once the indexers are warm, attention takes other memory.
+  std::vector<int64_t> steps = {1};
+  if (warms_up_indexers(1)) steps.push_back(config_.attention.index_warmup_steps + 1);
   const auto by_count = [](const Lane& a, const Lane& b) { return a.count < b.count; };
   const auto [shortest, longest] = std::minmax_element(lanes_.begin(), lanes_.end(), by_count);
   // An arena that has grown becomes one piece when its pass ends, of pages that the next pass is the first to touch.
-  for (const Lane& lane : {*longest, *longest, *shortest}) {
-    std::vector<Lane> sums(worker_state_.size(), lane);
-    on_every_worker(workers_, [&](int64_t w) {
-      const auto i = static_cast<std::size_t>(w);
-      run_lane(*worker_state_[i], sums[i], worker_state_[i]->gradients, 1, untimed);
-    });
+  for (const int64_t step : steps) {
+    for (const Lane& lane : {*longest, *longest, *shortest}) {
+      std::vector<Lane> sums(worker_state_.size(), lane);
+      on_every_worker(workers_, [&](int64_t w) {
+        const auto i = static_cast<std::size_t>(w);
+        run_lane(*worker_state_[i], sums[i], worker_state_[i]->gradients, step, untimed);
+      });
+    }
   }
 }
 
@@ -179,7 +204,7 @@ StepResult Trainer::step(int64_t step, const StepRequest& request) {
     request.clock->start();
   }
   fill_batch(step);
-  model_.prepare(config_.train.context_length);
+  prepare(model_, shape_);
   lap(request, "data");
   const auto n_lanes = static_cast<int64_t>(lanes_.size());
 
@@ -211,19 +236,25 @@ StepResult Trainer::step(int64_t step, const StepRequest& request) {
   };
   workers_.run(n_lanes, carry_lane);
 
-  StepResult result{.step = step, .tokens = sequences_ * config_.train.context_length};
+  StepResult result{.step = step, .tokens = sequences_ * shape_.positions()};
   std::fill(residual_gradients_.begin(), residual_gradients_.end(), 0.0);
   std::fill(residual_squares_.begin(), residual_squares_.end(), 0.0);
   std::fill(entropy_.begin(), entropy_.end(), 0.0);
   std::fill(max_logit_.begin(), max_logit_.end(), kLowest);
+  double index_loss = 0;
   for (const Lane& lane : lanes_) {
     result.loss += lane.loss;
+    index_loss += lane.index_loss;
     add_to(residual_gradients_, lane.residual_gradients);
     add_to(residual_squares_, lane.residual_squares);
     add_to(entropy_, lane.entropy);
     for (std::size_t i = 0; i < max_logit_.size(); ++i) max_logit_[i] = std::max(max_logit_[i], lane.max_logit[i]);
   }
-  const auto positions = static_cast<double>(result.tokens);
+  if (has_indexers()) {
+    const int64_t stacks = config_.model.arch == Arch::encoder_decoder ? 2 : 1;
+    result.index_loss = index_loss / static_cast<double>(stacks * config_.model.n_layers);
+  }
+  const auto positions = static_cast<double>(sequences_ * shape_.length);
   for (double& x : residual_squares_) x /= positions * static_cast<double>(config_.model.d_model);
   for (double& x : entropy_) x /= positions;
   squared_norms(model_.parameters(), total_.flat(), squared_gradients_);
@@ -243,7 +274,7 @@ StepResult Trainer::step(int64_t step, const StepRequest& request) {
     return result;
   }
   optimizer_.step(total_.flat(), clip_factor(result.grad_norm, config_.optim.grad_clip), result.lr, step,
-                  request.norms ? &update_norms_ : nullptr);
+                  request.norms ? &update_norms_ : nullptr, frozen_steps_);
   lap(request, "optimizer");
   if (request.norms) {
     result.squared_values = update_norms_.values;
@@ -261,13 +292,15 @@ Divergence Trainer::find_divergence(int64_t step) {
     for (int64_t i = 0; i < sequences_; ++i) {
       worker.gradients.clear();
       Tape tape(worker.workspace, Mode::train, &model_.parameters(), &worker.gradients);
-      ForwardPass pass = make_pass(tape, i, 1, step);
-      const Var logits = model_.logits(pass, batch_.row_tokens(i).data());
+      const BatchPart part = batch_.part(i, 1);
+      ForwardPass pass = begin_pass(tape, part, i, step, worker.index_losses);
+      const Var logits = model_.logits(pass, part.tokens);
       tape.enter_module("loss");
-      const Var loss = cross_entropy(logits, batch_.row_targets(i).data(), static_cast<double>(targets_),
-                                     config_.optim.label_smoothing);
+      const Var loss =
+          cross_entropy(logits, part.targets, static_cast<double>(targets_), config_.optim.label_smoothing);
       tape.retain_gradients();
-      if (want_gradient) tape.backward(loss);
+      const Var start = objective(loss, worker.index_losses, step);
+      if (want_gradient) tape.backward(start);
       bool in_gradient = false;
       const char* module = tape.first_nonfinite(in_gradient);
       if (module != nullptr && in_gradient == want_gradient) {

@@ -1,13 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "data/batch.h"
 #include "data/dataset.h"
 #include "framework/op_clock.h"
 #include "framework/parameter.h"
@@ -16,6 +16,7 @@
 #include "layers/transformer.h"
 #include "optim/adamw.h"
 #include "train/config.h"
+#include "train/model_batch.h"
 
 namespace ropewalk {
 
@@ -38,15 +39,18 @@ struct Divergence {
 struct StepResult {
   int64_t step = 0;
   double loss = 0;  ///< mean over the target tokens of the step, with optim.label_smoothing
+  /// Divergence of the indexers from the attention they foretell, in nats, mean over queries and layers; NaN without
+  /// indexers.
+  double index_loss = std::numeric_limits<double>::quiet_NaN();
   double lr = 0;
-  double grad_norm = 0;                       ///< before clipping
-  int64_t tokens = 0;                         ///< positions fed, targets or not
+  double grad_norm = 0;  ///< before clipping, of all parameters: an indexer's gradient is that of its own loss
+  int64_t tokens = 0;    ///< positions fed, of sources too, targets or not
   std::span<const double> squared_gradients;  ///< one a parameter, before clipping
   std::span<const double> squared_values;     ///< one a parameter, after the update; with `norms`
   std::span<const double> squared_updates;
-  std::span<const double> residual_squared_gradients;  ///< [n_layers + 1]; with `residuals`
+  std::span<const double> residual_squared_gradients;  ///< [n_layers + 1]; with `residuals`; the decoder's of two
   std::span<const double> residual_mean_squares;
-  std::span<const double> entropy;  ///< [n_layers, n_heads], means over queries; with `attention`
+  std::span<const double> entropy;  ///< [n_layers, n_heads], means over queries; with `attention`; self-attention
   std::span<const double> max_logit;
   std::optional<Divergence> divergence;  ///< set: nothing was updated
 };
@@ -56,6 +60,11 @@ struct StepResult {
 /// The sequences of a step are split into a number of lanes that does not depend on the threads. A worker carries a
 /// lane's sequences through forward and backward, some at a time, on a tape of its own; the lanes' gradients are added
 /// in their order. So results are bit-identical for any number of threads.
+///
+/// With attention.pattern = top_k the indexers' losses are added to the model's before the backward pass. They reach
+/// the parameters of the indexers alone, which get nothing else. In the first attention.index_warmup_steps steps the
+/// backward pass starts from the indexers' losses, attention is to all visible keys, and the optimizer leaves all other
+/// parameters as they are. The gradient is clipped as a whole, by the norm over all parameters.
 class Trainer {
  public:
   Trainer(const Config& config, Transformer& model, const Dataset& dataset, Workers& workers);
@@ -80,7 +89,16 @@ class Trainer {
   void fill_batch(int64_t step);
   void run_lane(Worker& worker, Lane& lane, GradientBuffer& gradients, int64_t step, const StepRequest& request);
   Divergence find_divergence(int64_t step);
-  ForwardPass make_pass(Tape& tape, int64_t first, int64_t count, int64_t step) const;
+  bool has_indexers() const { return config_.attention.pattern == AttentionPattern::top_k; }
+  bool warms_up_indexers(int64_t step) const {
+    return has_indexers() && step <= config_.attention.index_warmup_steps;
+  }
+  /// A pass over sequences that begin with number `first`, their sources encoded. `index_losses` receives those of the
+  /// indexers, where there are any.
+  ForwardPass begin_pass(Tape& tape, const BatchPart& part, int64_t first, int64_t step,
+                         std::vector<Var>& index_losses) const;
+  /// What the backward pass of step `step` starts from.
+  Var objective(Var loss, std::span<const Var> index_losses, int64_t step) const;
 
   const Config& config_;
   Transformer& model_;
@@ -89,11 +107,13 @@ class Trainer {
   AdamW optimizer_;
   int64_t sequences_;
   int64_t micro_batch_;
-  Batch batch_;
+  SequenceShape shape_;
+  ModelBatch batch_;
   int64_t targets_ = 0;  ///< counted in the step
   GradientBuffer total_;
   std::vector<std::unique_ptr<Worker>> worker_state_;
   std::vector<Lane> lanes_;
+  std::vector<int64_t> frozen_steps_;  ///< see AdamW::step(); empty without a warm-up
   std::vector<double> squared_gradients_;
   UpdateNorms update_norms_;
   std::vector<double> residual_gradients_, residual_squares_, entropy_, max_logit_;
@@ -102,12 +122,12 @@ class Trainer {
 /// How the sequences of a step are divided. It depends on the configuration alone, never on the threads, because the
 /// order of summation follows from it.
 struct BatchPlan {
-  /// 8, or fewer where each would have fewer than 128 positions: the products would be too small.
+  /// 8, or fewer where each would have fewer than 128 positions, sources included: the products would be too small.
   int64_t lanes = 1;
   /// Sequences that go through a tape together: about 512 positions, enough for the products and few enough for the
   /// cache, or what train.micro_batch says. At most those of a lane.
   int64_t micro_batch = 1;
 };
-BatchPlan plan_batch(const TrainConfig& config);
+BatchPlan plan_batch(const Config& config);
 
 }  // namespace ropewalk

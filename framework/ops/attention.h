@@ -49,8 +49,9 @@ struct AttentionOptions {
 /// that sees no key gives zeros and passes no gradient. What is masked does not matter, even NaN or infinity.
 ///
 /// Sequences of unequal length: those of sequence b are the keys from first_key[b] to key_end[b], and it is served as
-/// if there were no others: positions count from its first key, and queries before that give zeros. Without a causal
-/// mask, window, bias or rotation there may be more queries than keys.
+/// if there were no others: positions count from its first key, and queries before that give zeros; where no key_end is
+/// given, the first may lie beyond all keys, as in the first parts of a padded prompt. Without a causal mask, window,
+/// bias or rotation there may be more queries than keys.
 ///
 /// Backward (Dao et al. 2022): p is computed again from the kept log-sum-exp L_i;
 ///   dv_j += sum_i p_ij dy_i      D_i = dy_i . y_i      ds_ij = p_ij (dy_i . v_j - D_i)

@@ -13,7 +13,7 @@
 #include <limits>
 
 #include "framework/ops/attention_problem.h"
-#include "framework/ops/rope_row.h"
+#include "framework/ops/rotate_rows.h"
 #include "framework/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -146,7 +146,7 @@ class FewQueries {
       T* q = w.q + r * w.dk_pad;
       const T* from = p.q.head(0, first + r) + t * p.q.row_stride;
       for (int64_t c = 0; c < p.dk; ++c) q[c] = from[c] * p.scale;
-      rotate(RotarySide::queries, q, i);
+      rotate_rows(p.rotary, RotarySide::queries, i, 1, w.dk_pad, false, q);
       if (p.relative_keys == nullptr) continue;
       const int64_t begin = relative_row((globals > 0 ? 0 : local.begin) - i);
       const int64_t end = relative_row(std::max(local.end, globals) - 1 - i) + 1;
@@ -167,8 +167,8 @@ class FewQueries {
     if (p.rotary != nullptr) {
       for (int64_t j = 0; j < n; ++j) {
         std::copy_n(keys + j * stride, p.dk, w.k + j * w.dk_pad);
-        rotate(RotarySide::keys, w.k + j * w.dk_pad, j0 + j);
       }
+      rotate_rows(p.rotary, RotarySide::keys, j0, n, w.dk_pad, false, w.k);
       keys = w.k;
       stride = w.dk_pad;
     }
@@ -245,15 +245,6 @@ class FewQueries {
   }
 
   int64_t relative_row(int64_t offset) const { return std::clamp(offset, -p.clip, p.clip) + p.clip; }
-
-  void rotate(RotarySide side, T* row, int64_t position) const {
-    if (p.rotary == nullptr) return;
-    const bool keys = side == RotarySide::keys;
-    const int64_t half = p.rotary->dims / 2;
-    const T* cos = (keys ? p.rotary->key_cos : p.rotary->cos).template data<T>() + position * half;
-    const T* sin = (keys ? p.rotary->key_sin : p.rotary->sin).template data<T>() + position * half;
-    rotate_row<T>(row, cos, sin, p.rotary->dims, p.rotary->pairing, false);
-  }
 
   const AttentionProblem<T>& p;
   const AttentionScratch<T>& w;

@@ -167,7 +167,7 @@ PositionFindings check_rotary_width(const PositionUse& use) {
 std::string rotation_text(const PositionUse& use) {
   const PositionConfig& p = use.position;
   const bool adjacent = rope_pairing(p) == RopePairing::interleaved;
-  return fmt::format("{} pairs {}, base {}, {} of {} columns turn", p.text("rope_pairing"),
+  return fmt::format("{} pairs {}, base {}, {} of {} columns paired", p.text("rope_pairing"),
                      adjacent ? "(2i, 2i + 1)" : "(i, i + dims/2)", p.real("rope_theta"), p.integer("rope_dims"),
                      use.model.d_head);
 }

@@ -67,7 +67,7 @@ std::vector<PositionOption> rotary_options();
 /// Does rope_dims fit the heads? Nothing is found where their width is not known.
 PositionFindings check_rotary_width(const PositionUse& use);
 
-/// "interleaved pairs (2i, 2i + 1), base 10000, 16 of 32 columns turn"
+/// "interleaved pairs (2i, 2i + 1), base 10000, 16 of 32 columns paired"
 std::string rotation_text(const PositionUse& use);
 
 }  // namespace ropewalk

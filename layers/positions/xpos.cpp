@@ -10,6 +10,7 @@
 #include "framework/error.h"
 #include "layers/positions/rope.h"
 #include "layers/positions/scheme.h"
+#include "layers/positions/table_length.h"
 
 namespace ropewalk {
 
@@ -50,10 +51,12 @@ class Xpos : public PositionScheme {
             "a sequence of {} positions, but xpos stays in the range of {} up to {}; raise position.xpos_scale_base or "
             "position.xpos_gamma, or set train.dtype = f64",
             length, name_of(dtype_), most);
-    if (table_.cos.shape.rank() == 2 && table_.cos.shape[0] == length) return;
+    // A function of the length alone, whatever was prepared before: the centre of the table moves with its length.
+    const int64_t rows = most == 0 ? table_length(length) : std::min(table_length(length), most);
+    if (table_.cos.shape.rank() == 2 && table_.cos.shape[0] == rows) return;
     const std::vector<double> inverse = rope_frequencies({.dims = dims_, .theta = theta_}).inverse;
-    table_ = make_rotary_table(inverse, 1.0, 0, length, pairing_, dtype_,
-                               {.rates = rates_, .centre = static_cast<double>(length - 1) / 2});
+    table_ = make_rotary_table(inverse, 1.0, 0, rows, pairing_, dtype_,
+                               {.rates = rates_, .centre = static_cast<double>(rows - 1) / 2});
   }
   const RotaryTable* rotation() const override { return &table_; }
   int64_t greatest_length() const override { return xpos_greatest_length(rates_, dtype_); }

@@ -45,19 +45,7 @@ double chunked_error(Transformer& model, KeyValueCache& cache, const std::vector
 
 constexpr int64_t kLength = 8;
 
-/// Every placement of norms for one encoding, kind of attention and pattern.
-class CachedDecodingTest : public ::testing::TestWithParam<Combination> {
- protected:
-  template <class F>
-  void for_placements(F&& f) const {
-    for (const auto& [placement, name] : kNormPlacementNames) {
-      SCOPED_TRACE(name);
-      Combination c = GetParam();
-      c.placement = placement;
-      f(c.architecture());
-    }
-  }
-};
+class CachedDecodingTest : public EveryPlacementTest {};
 
 TEST_P(CachedDecodingTest, EqualsAPassWithoutACacheInAnyChunks) {
   for_placements([](const ArchitectureConfig& config) {

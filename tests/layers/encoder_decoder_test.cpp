@@ -5,8 +5,7 @@
 namespace ropewalk::testing {
 namespace {
 
-ArchitectureConfig encoder_decoder(Combination c) {
-  ArchitectureConfig config = c.architecture();
+ArchitectureConfig encoder_decoder(ArchitectureConfig config) {
   config.model.arch = Arch::encoder_decoder;
   return config;
 }
@@ -28,17 +27,11 @@ Tensor answer(Transformer& model, const std::vector<int32_t>& source, int64_t le
   return copy_of(model.logits(pass, tokens.data()).value());
 }
 
-/// Every placement of norms for one encoding, kind of attention and pattern.
-class EncoderDecoderTest : public ::testing::TestWithParam<Combination> {
+class EncoderDecoderTest : public EveryPlacementTest {
  protected:
   template <class F>
   void for_placements(F&& f) const {
-    for (const auto& [placement, name] : kNormPlacementNames) {
-      SCOPED_TRACE(name);
-      Combination c = GetParam();
-      c.placement = placement;
-      f(encoder_decoder(c));
-    }
+    EveryPlacementTest::for_placements([&](ArchitectureConfig config) { f(encoder_decoder(std::move(config))); });
   }
 };
 
@@ -97,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(Grid, EncoderDecoderTest, ::testing::ValuesIn(combinati
                          [](const auto& info) { return ::testing::PrintToString(info.param); });
 
 TEST(EncoderDecoderTest, ACacheGoesOnWithSomeOfItsSources) {
-  const auto model = make_model(encoder_decoder({.encoding = "rope"}), 3);
+  const auto model = make_model(encoder_decoder(Combination{.encoding = "rope"}.architecture()), 3);
   const SomeSources sources(3);
   const std::vector<int32_t> tokens = some_tokens(9, 1);
   const auto token = [&](int64_t b, int64_t t) { return tokens[static_cast<std::size_t>(b * 3 + t)]; };
@@ -128,7 +121,8 @@ TEST(EncoderDecoderTest, ACacheGoesOnWithSomeOfItsSources) {
 }
 
 TEST(EncoderDecoderTest, NormalizedQueriesAndKeysHaveRightGradients) {
-  ArchitectureConfig config = encoder_decoder({.encoding = "sinusoidal", .sharing = Sharing::gqa});
+  ArchitectureConfig config =
+      encoder_decoder(Combination{.encoding = "sinusoidal", .sharing = Sharing::gqa}.architecture());
   config.model.qk_norm = true;
   config.model.norm_eps = 0.1;
   config.model.bias = false;
@@ -136,8 +130,28 @@ TEST(EncoderDecoderTest, NormalizedQueriesAndKeysHaveRightGradients) {
   EXPECT_LT(loss_gradient_error(*make_model(config, 5), 5), 1e-8);
 }
 
+TEST(EncoderDecoderTest, ItsLossIsTheSmoothedCrossEntropyOfItsLogits) {
+  const auto model = make_model(encoder_decoder(Combination{.encoding = "rope"}.architecture()), 4);
+  const std::vector<int32_t> tokens = some_tokens(8), targets = some_tokens(8, 1);
+  const SomeSources sources(2);
+  const auto loss = [&](const auto& of_pass) {
+    Workspace workspace;
+    Tape tape(workspace, Mode::inference, &model->parameters());
+    ForwardPass pass{.tape = tape, .sequences = 2, .length = 4};
+    sources.encode(*model, pass);
+    return of_pass(pass).value().at(0);
+  };
+  for (const double smoothing : {0.0, 0.2}) {
+    EXPECT_NEAR(loss([&](ForwardPass& pass) { return model->loss(pass, tokens.data(), targets.data(), 8, smoothing); }),
+                loss([&](ForwardPass& pass) {
+                  return cross_entropy(model->logits(pass, tokens.data()), targets.data(), 8, smoothing);
+                }),
+                1e-12);
+  }
+}
+
 TEST(EncoderDecoderTest, NamesItsParametersByTheirStack) {
-  ArchitectureConfig config = encoder_decoder({.encoding = "learned"});
+  ArchitectureConfig config = encoder_decoder(Combination{.encoding = "learned"}.architecture());
   config.model.n_layers = 1;
   const Transformer model(config, DType::f32);
   std::vector<std::string> names;
@@ -174,7 +188,7 @@ TEST(EncoderDecoderTest, NamesItsParametersByTheirStack) {
 
 TEST(EncoderDecoderTest, ADecoderAloneHasNoEncoderAndADecoderOfOneNeedsItsMemory) {
   const auto plain = make_model(small_architecture(), 4);
-  const auto crossing = make_model(encoder_decoder({.encoding = "none"}), 4);
+  const auto crossing = make_model(encoder_decoder(Combination{.encoding = "none"}.architecture()), 4);
   Workspace workspace;
   Tape tape(workspace, Mode::inference, &plain->parameters());
   ForwardPass pass{.tape = tape, .sequences = 1, .length = 4};
@@ -183,6 +197,18 @@ TEST(EncoderDecoderTest, ADecoderAloneHasNoEncoderAndADecoderOfOneNeedsItsMemory
   Tape other(workspace, Mode::inference, &crossing->parameters());
   ForwardPass without{.tape = other, .sequences = 1, .length = 4};
   EXPECT_THROW(crossing->logits(without, tokens.data()), Error);
+}
+
+TEST(EncoderTest, HasNoCacheToDecodeWith) {
+  ArchitectureConfig config = small_architecture("rope");
+  config.model.arch = Arch::encoder;
+  config.attention.causal = false;
+  try {
+    make_model(config, 4)->make_cache(1, 4);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("attention.causal = false"), std::string::npos) << error.what();
+  }
 }
 
 TEST(EncoderTest, SeesWhatFollowsAsWellAsWhatPrecedes) {

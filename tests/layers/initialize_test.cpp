@@ -137,6 +137,23 @@ TEST(InitializeTest, GroupedHeadsShareTheBoundOfTheJointMatrixInTorch) {
   }
 }
 
+TEST(InitializeTest, CrossAttentionIsDrawnAsOneJointMatrixInTorch) {
+  ArchitectureConfig config = architecture(Init::torch, "sinusoidal");
+  config.model.arch = Arch::encoder_decoder;
+  const auto model = started(config, 1);
+  const double bound = std::sqrt(6.0 / (kWidth + 3 * kWidth));
+  for (const char* name : {"query", "key", "value"}) {
+    const std::string full = std::string("blocks.1.cross_attention.") + name;
+    const Tensor x = model->parameters().value(model->parameters().find(full + ".weight"));
+    double greatest = 0;
+    for (int64_t i = 0; i < x.elements(); ++i) greatest = std::max(greatest, std::abs(x.at(i)));
+    EXPECT_LT(greatest, bound) << name;
+    EXPECT_GT(greatest, 0.98 * bound) << name;
+    const Tensor bias = model->parameters().value(model->parameters().find(full + ".bias"));
+    for (int64_t i = 0; i < bias.elements(); ++i) EXPECT_EQ(bias.at(i), 0.0) << name;
+  }
+}
+
 TEST(InitializeTest, KerpleStartsBetweenItsFloorAndTwo) {
   ArchitectureConfig config = architecture(Init::gpt2, "kerple");
   config.model.n_heads = 64;

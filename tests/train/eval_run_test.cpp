@@ -28,7 +28,9 @@ TEST_F(EvalRun, GivesTheNumbersOfTheEndOfTheRun) {
   for (const std::vector<std::string>& overrides :
        {std::vector<std::string>{"model.dropout=0.2"},
         {"data.tokenizer=chars", "eval.protocol=sliding"},
-        {"data.source=task", "data.task=sort", "data.max_length=5", "eval.lengths=3,5,9"}}) {
+        {"data.source=task", "data.task=sort", "data.max_length=5", "eval.lengths=3,5,9"},
+        {"model.arch=encoder_decoder", "data.source=task", "data.task=sort", "data.max_length=5", "eval.lengths=3,5,9"},
+        {"model.arch=encoder"}}) {
     SCOPED_TRACE(overrides.front());
     std::filesystem::remove_all(run_path());
     train(overrides);
@@ -121,6 +123,19 @@ TEST_F(EvalRun, WhatFixesTheParametersCannotBeOverridden) {
   }
   const std::string unknown = message_of<ConfigError>([&] { evaluate_run(run_path(), {"eval.length=3"}); });
   EXPECT_NE(unknown.find("eval.lengths"), std::string::npos) << unknown;
+}
+
+TEST_F(EvalRun, KeysThatActInTrainingOnlyAreRefused) {
+  train({"train.steps=2"});
+  for (const char* change : {"optim.lr=0.5", "train.steps=7", "train.batch_size=3", "log.every=2", "train.seed=4",
+                             "model.dropout=0.5", "model.init=torch"}) {
+    const std::string key = std::string(change).substr(0, std::string(change).find('='));
+    const std::string message = message_of<ConfigError>([&] { evaluate_run(run_path(), {change}); });
+    EXPECT_EQ(message.find("command line: error: " + key + " does not change the evaluation of a trained model"), 0U)
+        << message;
+  }
+  const std::string dtype = message_of<ConfigError>([&] { evaluate_run(run_path(), {"train.dtype=f64"}); });
+  EXPECT_NE(dtype.find("train.dtype: f64 against f32"), std::string::npos) << dtype;
 }
 
 TEST_F(EvalRun, OtherTextIsReadWithTheVocabularyOfTheRun) {

@@ -5,6 +5,7 @@
 
 #include "data/error.h"
 #include "data/windows.h"
+#include "train/greedy.h"
 #include "training_testing.h"
 
 namespace ropewalk {
@@ -56,7 +57,9 @@ TEST_F(EvaluationTest, ThreadsChangeNoBit) {
       {"eval.protocol=same_tokens"},
       {"eval.protocol=non_overlapping", "position.encoding=alibi"},
       {"eval.protocol=sliding", "eval.stride=5", "position.rope_scaling=dynamic_ntk", "position.rope_factor=2"},
-      {"data.source=task", "data.task=sort", "data.max_length=6", "eval.lengths=3,6,12", "model.dropout=0.3"}};
+      {"data.source=task", "data.task=sort", "data.max_length=6", "eval.lengths=3,6,12", "model.dropout=0.3"},
+      {"model.arch=encoder_decoder", "data.source=task", "data.task=sort", "data.max_length=6", "eval.lengths=3,6,40",
+       "position.rope_scaling=dynamic_ntk", "position.rope_factor=2"}};
   for (const std::vector<std::string>& overrides : cases) {
     SCOPED_TRACE(overrides.front());
     std::vector<LengthScores> scores;
@@ -212,6 +215,105 @@ TEST_F(EvaluationTest, AModelThatAlwaysEndsIsRightOnceAnAnswer) {
     EXPECT_DOUBLE_EQ(scores.accuracy[i], 1.0 / static_cast<double>(scores.lengths[i] + 1));
     EXPECT_EQ(scores.exact_match[i], 0.0);
   }
+}
+
+TEST_F(EvaluationTest, PairsAreScoredAgainstTheLikeliestTokenGivenTheRightOnesBefore) {
+  const Config c = config({"model.arch=encoder_decoder", "data.source=task", "data.task=addition", "data.max_length=5",
+                           "eval.lengths=2,5,9", "eval.tokens=300", "train.dtype=f64"});
+  Evaluated run(c);
+  Transformer& model = *run.setup.model;
+  const LengthScores scores = run.run();
+  EXPECT_EQ(scores.protocol, "pairs");
+  const Task& task = *run.setup.dataset->task();
+  for (std::size_t i = 0; i < c.eval.lengths.size(); ++i) {
+    const SequenceShape shape = evaluation_shape(c, c.eval.lengths[i]);
+    PairBatch one;
+    one.resize(1, shape.source, shape.length);
+    prepare(model, shape);
+    Mean loss;
+    int64_t right = 0;
+    for (int64_t problem = 0; loss.count < scores.scored_tokens[i]; ++problem) {
+      fill_evaluation_pairs(task, c.eval.lengths[i], problem, one);
+      Workspace workspace;
+      Tape tape(workspace, Mode::inference, &model.parameters());
+      ForwardPass pass{.tape = tape, .sequences = 1, .length = shape.length};
+      model.encode(pass, {.tokens = one.sources.data(), .length = shape.source, .lengths = one.source_lengths});
+      const Tensor logits = model.logits(pass, one.inputs.data()).value();
+      const int64_t vocabulary = logits.shape[-1];
+      for (int64_t p = 0; p < shape.length; ++p) {
+        if (one.targets[static_cast<std::size_t>(p)] < 0) continue;
+        std::vector<double> row;
+        for (int64_t v = 0; v < vocabulary; ++v) row.push_back(logits.at(p * vocabulary + v));
+        loss.sum += cross_entropy_of(row, one.targets[static_cast<std::size_t>(p)]);
+        ++loss.count;
+        right += std::max_element(row.begin(), row.end()) - row.begin() == one.targets[static_cast<std::size_t>(p)];
+      }
+    }
+    EXPECT_EQ(loss.count, scores.scored_tokens[i]);
+    EXPECT_NEAR(scores.loss[i], loss.value(), 1e-6 * loss.value());
+    EXPECT_DOUBLE_EQ(scores.accuracy[i], static_cast<double>(right) / static_cast<double>(loss.count));
+    EXPECT_LT(scores.accuracy[i], 0.8) << "far from certain, so that chance decides";
+  }
+}
+
+TEST_F(EvaluationTest, AnEncoderDecoderLearnsToCopyUntilItsGreedyAnswersAreAllRight) {
+  const Config c =
+      config({"model.arch=encoder_decoder", "data.source=task", "data.task=copy", "data.alphabet=4",
+              "data.max_length=4", "eval.lengths=1,4,9", "eval.tokens=400", "model.d_model=32", "model.n_layers=1",
+              "model.n_heads=2", "position.encoding=sinusoidal", "model.scale_embeddings=true", "train.batch_size=64",
+              "train.steps=600", "optim.lr=1e-2", "optim.warmup_steps=50"});
+  Training run(c);
+  Evaluator evaluator(run.setup.config, *run.setup.dataset, *run.setup.workers);
+  EXPECT_LT(evaluator.run(*run.setup.model).exact_match[1], 0.05);
+  for (int64_t step = 1; step <= c.train.steps; ++step) ASSERT_FALSE(run.trainer.step(step, {}).divergence);
+  const LengthScores scores = evaluator.run(*run.setup.model);
+  EXPECT_EQ(scores.exact_match[0], 1.0);
+  EXPECT_EQ(scores.exact_match[1], 1.0);
+  EXPECT_EQ(scores.accuracy[1], 1.0);
+  EXPECT_LT(scores.exact_match[2], 0.5) << "more than twice as long as any that it saw";
+  EXPECT_GT(scores.accuracy[2], scores.exact_match[2]);
+}
+
+TEST_F(EvaluationTest, AnExactMatchOfPairsIsOneOfGreedyAnswers) {
+  const Config c =
+      config({"model.arch=encoder_decoder", "data.source=task", "data.task=sort", "data.alphabet=2",
+              "data.max_length=3", "eval.lengths=1,2,3", "eval.tokens=600", "optim.lr=1e-2", "train.steps=60"});
+  Training run(c);
+  for (int64_t step = 1; step <= c.train.steps; ++step) ASSERT_FALSE(run.trainer.step(step, {}).divergence);
+  const LengthScores scores = Evaluator(run.setup.config, *run.setup.dataset, *run.setup.workers).run(*run.setup.model);
+  for (std::size_t i = 0; i < c.eval.lengths.size(); ++i) {
+    const SequenceShape shape = evaluation_shape(c, c.eval.lengths[i]);
+    const int64_t problems = scores.scored_tokens[i] / shape.length;
+    ModelBatch batch;
+    batch.resize(problems, shape);
+    batch.fill_evaluation(*run.setup.dataset->task(), c.eval.lengths[i], 0);
+    const BatchPart part = batch.part(0, problems);
+    GreedyAnswers greedy(*run.setup.model, part, shape.length);
+    Workspace workspace;
+    run.setup.model->prepare_source(shape.source);
+    for (; !greedy.done(); greedy.step(workspace)) run.setup.model->prepare(greedy.length() + 1);
+    int64_t exact = 0;
+    for (int64_t p = 0; p < problems; ++p) {
+      const int64_t at = p * shape.length;
+      exact += std::equal(part.targets + at, part.targets + at + shape.length, greedy.tokens().begin() + at);
+    }
+    EXPECT_DOUBLE_EQ(scores.exact_match[i], static_cast<double>(exact) / static_cast<double>(problems));
+  }
+  EXPECT_GT(scores.exact_match[0], 0.0);
+  EXPECT_LT(scores.exact_match[2], 1.0);
+}
+
+TEST_F(EvaluationTest, ASourceBeyondALearnedTableHasNoScoreButANote) {
+  // Sources of 13 digits and signs, answers of 8.
+  const LengthScores scores =
+      Evaluated(config({"model.arch=encoder_decoder", "data.source=task", "data.task=addition", "data.max_length=5",
+                        "position.encoding=learned", "position.max_length=16", "eval.lengths=5,7,8"}))
+          .run();
+  EXPECT_TRUE(std::isfinite(scores.loss[1])) << "15 of 16 positions";
+  EXPECT_TRUE(std::isnan(scores.loss[2])) << "17";
+  EXPECT_TRUE(std::isnan(scores.exact_match[2]));
+  ASSERT_EQ(scores.notes.size(), 1U);
+  EXPECT_EQ(scores.notes[0], "length 8: beyond its table of 16 positions");
 }
 
 TEST_F(EvaluationTest, ALossIsNeverSmoothed) {

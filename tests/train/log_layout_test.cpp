@@ -1,5 +1,6 @@
 #include "train/log_layout.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -53,6 +54,36 @@ TEST(LogLayout, ABlockOfNothingIsAbsent) {
   EXPECT_EQ(layers[3], 2.0F);
 }
 
+TEST(LogLayout, TheKindsOfAnEncoderStandBeforeThoseOfItsDecoder) {
+  ParameterSet parameters;
+  for (const char* name :
+       {"token_embedding.weight", "encoder.blocks.0.ffn.up.weight", "encoder.blocks.1.ffn.up.weight",
+        "encoder.blocks.1.ffn.up.bias", "encoder.final_norm.weight", "blocks.0.cross_attention.query.weight",
+        "blocks.0.ffn.up.weight", "blocks.1.ffn.up.weight", "final_norm.weight"}) {
+    parameters.add(name, {1}, Role::weight);
+  }
+  const LogLayout layout = make_log_layout(parameters, 2);
+  EXPECT_EQ(layout.layer_kinds,
+            (std::vector<std::string>{"encoder.ffn.up", "encoder.block", "cross_attention.query", "ffn.up", "block"}));
+  EXPECT_EQ(
+      layout.stem_kinds,
+      (std::vector<std::string>{"token_embedding", "encoder.position_embedding", "encoder.relative_bias",
+                                "encoder.final_norm", "position_embedding", "relative_bias", "final_norm", "lm_head"}));
+  const std::vector<double> squared = {1, 4, 9, 16, 25, 36, 64, 81, 100};
+  std::vector<float> layers(10), stem(8);
+  layer_norms(layout, squared, layers);
+  EXPECT_EQ((std::vector<float>{layers[0], layers[1]}), (std::vector<float>{2, 2}));
+  EXPECT_EQ((std::vector<float>{layers[2], layers[3], layers[4]}), (std::vector<float>{6, 8, 10}));
+  EXPECT_EQ((std::vector<float>{layers[5], layers[6]}), (std::vector<float>{5, 5})) << "the encoder's second block";
+  EXPECT_TRUE(std::isnan(layers[7]));
+  EXPECT_EQ((std::vector<float>{layers[8], layers[9]}), (std::vector<float>{9, 9}));
+  stem_norms(layout, squared, stem);
+  EXPECT_EQ(stem[0], 1.0F);
+  EXPECT_EQ(stem[3], 5.0F);
+  EXPECT_EQ(stem[6], 10.0F);
+  for (const std::size_t absent : {1U, 2U, 4U, 5U, 7U}) EXPECT_TRUE(std::isnan(stem[absent]));
+}
+
 TEST(LogLayout, SizesThatDoNotFitAreRefused) {
   ParameterSet parameters;
   parameters.add("blocks.0.ffn.up.weight", {2, 2}, Role::weight);
@@ -88,6 +119,30 @@ TEST_F(LogLayoutOfModels, EveryParameterHasItsPlace) {
       for (const float x : stem) sum += std::isnan(x) ? 0.0 : std::pow(x, 2);
       EXPECT_NEAR(sum, static_cast<double>(ones.size()), 1e-4) << scheme.name;
     }
+  }
+}
+
+TEST_F(LogLayoutOfModels, EveryParameterOfAnEncoderDecoderHasItsPlace) {
+  for (const PositionSchemeInfo& scheme : position_scheme_infos()) {
+    const RunSetup setup =
+        set_up(config({"position.encoding=" + scheme.name, "model.arch=encoder_decoder", "data.source=task",
+                       "data.task=copy", "data.max_length=6", "eval.lengths=4", "model.norm_placement=sandwich"}));
+    const LogLayout layout = make_log_layout(setup.model->parameters(), 2);
+    EXPECT_EQ(layout.stem_kinds.size(), 8U) << scheme.name;
+    const std::vector<double> ones(setup.model->parameters().size(), 1.0);
+    std::vector<float> layers(layout.cells()), stem(layout.stem_kinds.size());
+    layer_norms(layout, ones, layers);
+    stem_norms(layout, ones, stem);
+    const std::size_t kinds = layout.layer_kinds.size();
+    const auto encoder = static_cast<std::size_t>(
+        std::find(layout.layer_kinds.begin(), layout.layer_kinds.end(), "encoder.block") - layout.layer_kinds.begin());
+    ASSERT_LT(encoder, kinds);
+    double sum = 0;
+    for (const std::size_t layer : {0U, 1U}) {
+      for (const std::size_t block : {encoder, kinds - 1}) sum += std::pow(layers[layer * kinds + block], 2);
+    }
+    for (const float x : stem) sum += std::isnan(x) ? 0.0 : std::pow(x, 2);
+    EXPECT_NEAR(sum, static_cast<double>(ones.size()), 1e-4) << scheme.name;
   }
 }
 

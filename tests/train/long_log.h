@@ -63,6 +63,7 @@ inline void write_long_log(const std::string& directory, const LongLog& size) {
       TrainTable& train = tables.train;
       train.step.push_back(step);
       train.loss.push_back(2 + 4 / std::sqrt(time) + 0.1F * unruly(static_cast<uint64_t>(step)));
+      train.index_loss.push_back(std::nanf(""));
       train.lr.push_back(1e-3F);
       train.grad_norm.push_back(step == size.spike_step ? kSpike : unruly(static_cast<uint64_t>(step)));
       train.param_norm.push_back(10);

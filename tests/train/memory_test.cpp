@@ -29,7 +29,9 @@ TEST_F(Memory, AbsurdSizesAreRefusedBeforeAnythingIsAllocated) {
       {"train.context_length=16777216", "train.batch_size=1000000", "eval.lengths=16"},
       {"model.vocab_size=268435456", "model.d_model=65536"},
       {"train.threads=1024", "model.d_model=32768"},
-      {"position.encoding=learned", "position.max_length=16777216", "model.d_model=131072"}};
+      {"position.encoding=learned", "position.max_length=16777216", "model.d_model=131072"},
+      {"model.arch=encoder_decoder", "data.source=task", "data.task=copy", "data.max_length=16000000",
+       "train.context_length=16777216", "train.batch_size=1000000", "eval.lengths=16"}};
   for (const std::vector<std::string>& overrides : cases) {
     SCOPED_TRACE(overrides.front());
     const Config c = config(overrides);
@@ -50,6 +52,10 @@ TEST_F(Memory, ParametersAreCountedForEveryPositionScheme) {
     EXPECT_EQ(count_parameters(architecture_of(setup.config)),
               static_cast<double>(setup.model->parameters().elements()))
         << scheme.name;
+    ArchitectureConfig pairs = architecture_of(setup.config);
+    pairs.model.arch = Arch::encoder_decoder;
+    EXPECT_EQ(count_parameters(pairs), static_cast<double>(Transformer(pairs, DType::f32).parameters().elements()))
+        << scheme.name;
   }
 }
 
@@ -69,14 +75,24 @@ TEST_F(Memory, TheEstimateIsAboutWhatAStepTakes) {
       {"train.micro_batch=1", "model.d_model=64", "train.context_length=64", "train.batch_size=32"},
       {"model.d_model=32", "train.context_length=300", "eval.lengths=16", "train.batch_size=16", "train.dtype=f64"},
       {"model.activation=swiglu", "model.n_layers=6", "train.context_length=128", "eval.lengths=128",
-       "model.qk_norm=true"}};
+       "model.qk_norm=true"},
+      {"model.arch=encoder_decoder", "data.source=task", "data.task=addition", "data.max_length=20",
+       "train.context_length=48", "eval.lengths=20", "train.batch_size=32", "model.d_model=64"},
+      {"attention.pattern=top_k", "attention.top_k=16", "attention.index_heads=4", "attention.index_dim=32",
+       "model.d_model=64", "model.n_layers=4", "train.context_length=128", "eval.lengths=128", "train.batch_size=32"},
+      {"attention.pattern=top_k", "attention.top_k=16", "attention.index_heads=16", "attention.index_dim=64",
+       "attention.index_precision=int8", "attention.index_hadamard=true", "model.d_model=32",
+       "train.context_length=256", "eval.lengths=128", "train.batch_size=16"},
+      {"attention.pattern=top_k", "attention.top_k=16", "attention.index_warmup_steps=20", "model.d_model=64",
+       "train.context_length=512", "eval.lengths=128", "train.batch_size=8"}};
   for (const std::vector<std::string>& overrides : cases) {
     SCOPED_TRACE(overrides.front());
     Training run(config(overrides));
     run.trainer.step(1, {});
     run.trainer.step(2, {});
     const MemoryEstimate estimate =
-        estimate_memory(run.setup.config, static_cast<double>(run.parameters().elements()), 256, 128);
+        estimate_memory(run.setup.config, static_cast<double>(run.parameters().elements()),
+                        run.setup.config.model.vocab_size, longest_evaluation_shape(run.setup.config));
     const auto taken = static_cast<double>(run.trainer.arena_bytes());
     EXPECT_GT(estimate.activations, 0.5 * taken);
     EXPECT_LT(estimate.activations, 3.0 * taken);

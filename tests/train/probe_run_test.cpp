@@ -110,6 +110,33 @@ TEST_F(ProbeRun, DataMayBeTheInput) {
   EXPECT_NEAR(log("data").tables.train.grad_norm[0], step.grad_norm, 1e-4 * step.grad_norm);
 }
 
+TEST_F(ProbeRun, PairsAndMaskedTokensMayBeTheInput) {
+  const std::vector<std::vector<std::string>> cases = {
+      {"model.arch=encoder_decoder", "data.source=task", "data.task=copy", "data.max_length=6", "eval.lengths=4"},
+      {"model.arch=encoder"}};
+  for (const std::vector<std::string>& overrides : cases) {
+    const std::string& name = overrides.front();
+    std::vector<std::string> all = overrides;
+    all.emplace_back("probe.seeds=1,2");
+    const ProbeResult result = probe_run(resolved(all), name, run_path(name), "ropewalk probe x.ini");
+    Training run(config(overrides));
+    const StepResult step = run.trainer.step(1, {.residuals = true});
+    EXPECT_NEAR(result.loss[0], step.loss, 1e-6 * step.loss) << name;
+    const LogTables tables = log(name).tables;
+    EXPECT_NEAR(tables.train.grad_norm[0], step.grad_norm, 1e-4 * step.grad_norm) << name;
+    EXPECT_EQ(tables.train.tokens[0], step.tokens) << name;
+    EXPECT_NEAR(tables.residual.rms[0], std::sqrt(step.residual_mean_squares[0]), 1e-5) << name;
+  }
+}
+
+TEST_F(ProbeRun, VectorsForAnEncoderDecoderAreRefused) {
+  const std::string message = message_of<ConfigError>([&] {
+    probe_run(xiong({"model.arch=encoder_decoder", "attention.causal=true"}), "x", run_path("x"), "");
+  });
+  EXPECT_NE(message.find("probe.inputs = data"), std::string::npos) << message;
+  EXPECT_FALSE(std::filesystem::exists(run_path("x")));
+}
+
 TEST_F(ProbeRun, ClassesMustBeGiven) {
   const std::string message =
       message_of<Error>([&] { probe_run(xiong({"model.vocab_size=0"}), "x", run_path("x"), ""); });

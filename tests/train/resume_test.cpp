@@ -68,12 +68,16 @@ class Resume : public TinyTraining {
   }
 };
 
-/// Runs that differ in what they must bring back: dropout and text, answers of a task, a vocabulary of their own.
+/// Runs that differ in what they must bring back: dropout and text, answers of a task, a vocabulary of their own,
+/// pairs, masks.
 const std::vector<std::vector<std::string>>& runs() {
   static const std::vector<std::vector<std::string>> all = {
       {"model.dropout=0.1"},
       {"data.source=task", "data.task=copy", "data.max_length=6", "eval.lengths=4,8", "optim.schedule=linear"},
-      {"data.tokenizer=chars", "position.encoding=learned", "position.max_length=24", "train.dtype=f64"}};
+      {"data.tokenizer=chars", "position.encoding=learned", "position.max_length=24", "train.dtype=f64"},
+      {"model.arch=encoder_decoder", "data.source=task", "data.task=reverse", "data.max_length=6", "eval.lengths=4,8",
+       "model.dropout=0.1", "optim.label_smoothing=0.1", "optim.schedule=inverse_sqrt"},
+      {"model.arch=encoder", "position.encoding=t5"}};
   return all;
 }
 

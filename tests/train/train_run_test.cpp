@@ -164,6 +164,50 @@ TEST_F(TrainRun, TasksAreScoredByLength) {
   EXPECT_FLOAT_EQ(log.eval.exact_match[0], eval.at("exact_match")[0].get<float>());
 }
 
+TEST_F(TrainRun, PairsAreLoggedByStackAndScoredByLength) {
+  train_run(request({"model.arch=encoder_decoder", "data.source=task", "data.task=reverse", "data.max_length=5",
+                     "eval.lengths=3,5,10", "log.layers_every=1", "train.steps=4", "optim.warmup_steps=0"}));
+  const nlohmann::json eval = summary().at("final").at("eval");
+  EXPECT_EQ(eval.at("protocol"), "pairs");
+  EXPECT_EQ(eval.at("train_length"), 5);
+  EXPECT_EQ(eval.at("exact_match").size(), 3U);
+  EXPECT_EQ(summary().at("tokens"), 4 * 8 * (5 + 6));
+  const LogContents log = read_log(run_path() + "/log.h5");
+  EXPECT_EQ(log.schema.eval_protocol, "pairs");
+  EXPECT_EQ(log.schema.positions.size(), 11U) << "of the longest target";
+  EXPECT_EQ(log.tables.eval.accuracy.size(), 3U);
+  const std::vector<std::string>& names = log.schema.layer_kinds;
+  EXPECT_EQ(names.front(), "encoder.attention_norm");
+  EXPECT_EQ(names.back(), "block");
+  const std::size_t kinds = names.size(), stems = log.schema.stem_kinds.size();
+  for (std::size_t row = 0; row < 4; ++row) {
+    double whole = 0;
+    for (std::size_t i = 0; i < 2 * kinds; ++i) {
+      const float norm = log.tables.layers.grad_norm[row * 2 * kinds + i];
+      EXPECT_GT(log.tables.layers.update_ratio[row * 2 * kinds + i], 0.0F) << names[i % kinds];
+      if (names[i % kinds].ends_with("block")) whole += std::pow(static_cast<double>(norm), 2);
+    }
+    for (std::size_t kind = 0; kind < stems; ++kind) {
+      const float norm = log.tables.stem.grad_norm[row * stems + kind];
+      if (!std::isnan(norm)) whole += std::pow(static_cast<double>(norm), 2);
+    }
+    EXPECT_NEAR(whole, std::pow(static_cast<double>(log.tables.train.grad_norm[row]), 2), 1e-5 * whole);
+  }
+}
+
+TEST_F(TrainRun, AnEncoderTrainsOnTextByItsMaskedTokens) {
+  train_run(request({"model.arch=encoder", "train.steps=150", "train.batch_size=32", "optim.lr=1e-2",
+                     "data.mask_probability=0.2", "eval.every=75", "eval.tokens=2048"}));
+  const LogContents log = read_log(run_path() + "/log.h5");
+  EXPECT_EQ(log.schema.eval_protocol, "same_tokens");
+  EXPECT_TRUE(log.tables.eval.accuracy.empty());
+  EXPECT_NEAR(log.tables.train.loss.front(), std::log(257.0), 0.2);
+  EXPECT_EQ(log.tables.train.tokens.back(), 150 * 32 * 16);
+  ASSERT_EQ(log.tables.eval.step, (Steps{75, 150}));
+  EXPECT_LT(log.tables.eval.loss[3], 3.0) << "what the frequencies of the letters give, and better";
+  EXPECT_NE(read_text(run_path() + "/config.ini").find("arch = encoder"), std::string::npos);
+}
+
 TEST_F(TrainRun, KeepsAsManyCheckpointsAsAskedFor) {
   train_run(request({"train.checkpoint_every=3", "train.keep_checkpoints=4"}));
   EXPECT_EQ(files(run_path() + "/checkpoints"),

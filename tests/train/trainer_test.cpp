@@ -8,8 +8,10 @@
 #include <map>
 #include <numeric>
 
+#include "data/tasks/pairs.h"
 #include "framework/ops/cross_entropy.h"
 #include "framework/ops/elementwise.h"
+#include "layers/indexer.h"
 #include "optim/norms.h"
 #include "tests/support/allocation_counter.h"
 #include "train/log_layout.h"
@@ -71,12 +73,15 @@ TEST_F(TrainerTest, ThreadsChangeNoBit) {
       // Several passes a lane.
       {"train.batch_size=26", "train.context_length=200", "model.dropout=0.1", "position.encoding=kerple"},
       {"train.batch_size=30", "data.source=task", "data.task=associative_recall", "data.max_length=6",
-       "train.context_length=40", "eval.lengths=4"}};
+       "train.context_length=40", "eval.lengths=4"},
+      {"train.batch_size=60", "model.arch=encoder_decoder", "data.source=task", "data.task=reverse",
+       "data.max_length=9", "eval.lengths=4", "model.dropout=0.1", "position.encoding=t5"},
+      {"train.batch_size=31", "model.arch=encoder", "model.dropout=0.1"}};
   for (const std::vector<std::string>& overrides : cases) {
     SCOPED_TRACE(overrides.front());
     // Where there is one lane, threads have nothing to change.
     if (overrides.front() != "train.batch_size=1") {
-      EXPECT_GE(plan_batch(config(overrides).train).lanes, 3);
+      EXPECT_GE(plan_batch(config(overrides)).lanes, 3);
     }
     std::vector<History> histories;
     for (const int threads : {1, 2, 3}) {
@@ -99,7 +104,9 @@ TEST_F(TrainerTest, OneSeedIsOneRunAndAnotherSeedAnother) {
 
 TEST_F(TrainerTest, AccumulatedBatchesEqualALargerOne) {
   const std::vector<std::vector<std::string>> data = {
-      {}, {"data.source=task", "data.task=copy", "data.max_length=6", "eval.lengths=4"}};
+      {},
+      {"data.source=task", "data.task=copy", "data.max_length=6", "eval.lengths=4"},
+      {"data.source=task", "data.task=copy", "data.max_length=6", "eval.lengths=4", "model.arch=encoder_decoder"}};
   for (const std::vector<std::string>& source : data) {
     std::vector<std::string> whole = source, parts = source;
     whole.insert(whole.end(), {"train.dtype=f64", "train.batch_size=8"});
@@ -187,24 +194,82 @@ TEST_F(TrainerTest, LossAndGradientAreMeansOverTheTargetsOfTheWholeStep) {
   }
 }
 
-TEST_F(TrainerTest, DropoutDoesNotDependOnHowTheStepIsSplit) {
-  const Config c = config({"model.dropout=0.3", "train.dtype=f64", "train.batch_size=6", "train.accumulate=2"});
+TEST_F(TrainerTest, APairCountsAsIfItStoodAlone) {
+  const Config c = config({"model.arch=encoder_decoder", "data.source=task", "data.task=addition",
+                           "data.digit_order=least_significant_first", "data.max_length=5", "eval.lengths=4",
+                           "train.dtype=f64", "train.batch_size=30", "train.accumulate=2", "optim.label_smoothing=0.1",
+                           "position.encoding=sinusoidal"});
   Training run(c);
-  Batch batch;
-  batch.resize(12, 16);
-  fill_training_batch(*run.setup.dataset, 1, 1, 0, batch);
-  run.setup.model->prepare(16);
+  Transformer& model = *run.setup.model;
+  const SequenceShape shape = training_shape(c);
+  EXPECT_EQ(shape, (SequenceShape{.source = 11, .length = 7}));
+  PairBatch pair;
+  pair.resize(1, shape.source, shape.length);
   Workspace workspace;
-  GradientBuffer gradients(run.parameters());
-  const auto loss_of_the_whole = [&](double rate) {
-    Tape tape(workspace, Mode::train, &run.parameters(), &gradients);
-    ForwardPass pass{.tape = tape, .sequences = 12, .length = 16, .dropout = {.rate = rate, .seed = 1, .step = 1}};
-    const Var logits = run.setup.model->logits(pass, batch.tokens.data());
-    return cross_entropy(logits, batch.targets.data(), 12 * 16).value().at(0);
-  };
-  const double whole = loss_of_the_whole(0.3);
-  EXPECT_GT(std::abs(whole - loss_of_the_whole(0.0)), 1e-6);
-  EXPECT_NEAR(run.trainer.step(1, {}).loss, whole, 1e-12);
+  GradientBuffer buffer(run.parameters());
+  std::vector<double> gradient(static_cast<std::size_t>(run.parameters().flat_elements()), 0.0);
+  double loss_sum = 0;
+  int64_t targets = 0;
+  for (int64_t i = 0; i < 60; ++i) {
+    // Without the padding that it has beside longer ones.
+    const std::vector<int64_t> source_length = {fill_training_pair(*run.setup.dataset->task(), 1, 1, i, pair.row(0))};
+    const int64_t length = pair.counted();
+    targets += length;
+    model.prepare(length);
+    model.prepare_source(source_length.front());
+    buffer.clear();
+    Tape tape(workspace, Mode::train, &run.parameters(), &buffer);
+    ForwardPass pass{.tape = tape, .sequences = 1, .length = length};
+    model.encode(pass, {.tokens = pair.sources.data(), .length = source_length.front(), .lengths = source_length});
+    const Var loss = cross_entropy(model.logits(pass, pair.inputs.data()), pair.targets.data(), 1.0, 0.1);
+    loss_sum += loss.value().at(0);
+    tape.backward(loss);
+    buffer.complete(run.parameters());
+    for (std::size_t j = 0; j < gradient.size(); ++j) gradient[j] += buffer.flat().at(static_cast<int64_t>(j));
+  }
+  ASSERT_LT(targets, 60 * shape.length) << "some must be shorter";
+  const StepResult result = run.trainer.step(1, {});
+  EXPECT_EQ(result.tokens, 60 * (11 + 7));
+  EXPECT_NEAR(result.loss, loss_sum / static_cast<double>(targets), 1e-12);
+  for (std::size_t p = 0; p < run.parameters().size(); ++p) {
+    const Parameter& parameter = run.parameters()[static_cast<int32_t>(p)];
+    double square = 0;
+    for (int64_t i = 0; i < parameter.elements(); ++i) {
+      square += std::pow(gradient[static_cast<std::size_t>(parameter.offset + i)] / static_cast<double>(targets), 2);
+    }
+    EXPECT_NEAR(result.squared_gradients[p], square, 1e-11 * square + 1e-25) << parameter.name;
+  }
+}
+
+TEST_F(TrainerTest, DropoutDoesNotDependOnHowTheStepIsSplit) {
+  const std::vector<std::vector<std::string>> cases = {
+      {}, {"model.arch=encoder_decoder", "data.source=task", "data.task=copy", "data.max_length=7", "eval.lengths=4"}};
+  for (const std::vector<std::string>& data : cases) {
+    std::vector<std::string> overrides = {"model.dropout=0.3", "train.dtype=f64", "train.batch_size=16",
+                                          "train.accumulate=2"};
+    overrides.insert(overrides.end(), data.begin(), data.end());
+    const Config c = config(overrides);
+    EXPECT_GT(plan_batch(c).lanes, 1);
+    Training run(c);
+    ModelBatch batch;
+    batch.resize(32, training_shape(c));
+    batch.fill_training(*run.setup.dataset, 1, 1);
+    const BatchPart part = batch.part(0, 32);
+    prepare(*run.setup.model, training_shape(c));
+    Workspace workspace;
+    GradientBuffer gradients(run.parameters());
+    const auto loss_of_the_whole = [&](double rate) {
+      Tape tape(workspace, Mode::train, &run.parameters(), &gradients);
+      ForwardPass pass{
+          .tape = tape, .sequences = 32, .length = part.length, .dropout = {.rate = rate, .seed = 1, .step = 1}};
+      part.encode(*run.setup.model, pass);
+      const Var logits = run.setup.model->logits(pass, part.tokens);
+      return cross_entropy(logits, part.targets, static_cast<double>(batch.counted())).value().at(0);
+    };
+    const double whole = loss_of_the_whole(0.3);
+    EXPECT_GT(std::abs(whole - loss_of_the_whole(0.0)), 1e-6);
+    EXPECT_NEAR(run.trainer.step(1, {}).loss, whole, 1e-12);
+  }
 }
 
 TEST_F(TrainerTest, TheGradientNormIsTheOneBeforeClipping) {
@@ -262,16 +327,116 @@ TEST_F(TrainerTest, ATrivialTextIsLearned) {
   EXPECT_LT(last, 0.2);
 }
 
+const std::vector<std::string> kSparse = {"attention.pattern=top_k", "attention.top_k=4", "attention.index_heads=2",
+                                          "attention.index_dim=8"};
+
+std::vector<std::string> sparse_with(std::vector<std::string> more) {
+  more.insert(more.end(), kSparse.begin(), kSparse.end());
+  return more;
+}
+
+/// The bytes of all parameters by name.
+std::map<std::string, std::vector<char>> values_of(const ParameterSet& parameters) {
+  std::map<std::string, std::vector<char>> out;
+  for (const Parameter& p : parameters.all()) out[p.name] = bytes_of(parameters.value(parameters.find(p.name)));
+  return out;
+}
+
+TEST_F(TrainerTest, TheWarmUpMovesNothingButTheIndexers) {
+  const std::vector<std::vector<std::string>> models = {
+      {},
+      {"attention.kind=mla", "attention.mla_kv_rank=8", "attention.mla_rope_dims=4"},
+      {"model.arch=encoder_decoder", "data.source=task", "data.task=copy", "data.min_length=7", "data.max_length=9",
+       "eval.lengths=7"}};
+  for (const std::vector<std::string>& model : models) {
+    std::vector<std::string> overrides = sparse_with({"attention.index_warmup_steps=3"});
+    overrides.insert(overrides.end(), model.begin(), model.end());
+    Training run(config(overrides));
+    std::map<std::string, std::vector<char>> before = values_of(run.parameters());
+    for (int64_t step = 1; step <= 5; ++step) {
+      const StepResult result = run.trainer.step(step, kEverything);
+      ASSERT_FALSE(result.divergence);
+      EXPECT_GT(result.index_loss, 0);
+      const std::map<std::string, std::vector<char>> after = values_of(run.parameters());
+      for (std::size_t i = 0; i < run.parameters().size(); ++i) {
+        const std::string& name = run.parameters()[static_cast<int32_t>(i)].name;
+        const bool learns = step > 3 || is_index_parameter(name);
+        EXPECT_EQ(after.at(name) != before.at(name), learns) << name << " in step " << step;
+        EXPECT_EQ(result.squared_gradients[i] > 0, learns) << name << " in step " << step;
+        EXPECT_EQ(result.squared_updates[i] > 0, learns) << name << " in step " << step;
+        const double value = squared_norm(run.parameter(name));
+        EXPECT_NEAR(result.squared_values[i], value, 1e-6 * value) << name;
+      }
+      before = after;
+    }
+  }
+}
+
+TEST_F(TrainerTest, TheLossOfTheWarmUpIsThatOfDenseAttention) {
+  Training dense(config());
+  Training sparse(config(sparse_with({"attention.index_warmup_steps=1"})));
+  const StepResult a = dense.trainer.step(1, {});
+  const StepResult b = sparse.trainer.step(1, {});
+  EXPECT_EQ(a.loss, b.loss);
+  EXPECT_TRUE(std::isnan(a.index_loss));
+  EXPECT_NE(a.grad_norm, b.grad_norm);
+  // Then it is that of the chosen keys.
+  Training at_once(config(kSparse));
+  EXPECT_NE(at_once.trainer.step(1, {}).loss, a.loss);
+}
+
+TEST_F(TrainerTest, IndexersLearnToForetellTheAttention) {
+  for (const char* warmup : {"attention.index_warmup_steps=60", "attention.index_warmup_steps=0"}) {
+    Training run(config(sparse_with({warmup, "train.steps=60", "optim.lr=1e-2", "optim.schedule=constant"})));
+    // Attention that differs from key to key, which is what there is to foretell.
+    for (const char* name : {"blocks.0.attention.query.weight", "blocks.0.attention.key.weight"}) {
+      const Tensor weight = run.parameter(name);
+      for (int64_t i = 0; i < weight.elements(); ++i) weight.set(i, 20 * weight.at(i));
+    }
+    double first = 0;
+    double last = 0;
+    for (int64_t step = 1; step <= 60; ++step) {
+      const StepResult result = run.trainer.step(step, {});
+      ASSERT_FALSE(result.divergence);
+      if (step <= 5) first += result.index_loss;
+      if (step > 55) last += result.index_loss;
+    }
+    EXPECT_LT(last, 0.8 * first) << warmup;
+  }
+}
+
+TEST_F(TrainerTest, IndexersDoNotDependOnThreadsOrMicroBatches) {
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"train.batch_size=32", "attention.index_warmup_steps=1"});
+    return config(sparse_with(more));
+  };
+  EXPECT_TRUE(history_of(with({"train.threads=1"}), 3) == history_of(with({"train.threads=3"}), 3));
+  Training one(with({"train.micro_batch=1"}));
+  Training four(with({"train.micro_batch=4"}));
+  const StepResult a = one.trainer.step(1, {});
+  const StepResult b = four.trainer.step(1, {});
+  EXPECT_NEAR(a.index_loss, b.index_loss, 1e-6 * a.index_loss);
+  EXPECT_NEAR(a.grad_norm, b.grad_norm, 1e-4 * a.grad_norm);
+}
+
 TEST_F(TrainerTest, SteadyStepsAllocateNothingAndMeetNoNewPage) {
   const std::vector<std::vector<std::string>> cases = {
       {"model.dropout=0.1"},
+      sparse_with({"train.context_length=48", "train.batch_size=32"}),
+      sparse_with({"train.context_length=48", "train.batch_size=32", "attention.index_warmup_steps=20",
+                   "attention.index_precision=int8", "attention.index_hadamard=true"}),
       {"train.threads=2", "train.batch_size=41", "train.accumulate=2", "position.encoding=t5"},
       // More threads than lanes: some workers have nothing to do in a step, each time other ones.
       {"train.threads=3", "train.batch_size=17"},
       {"train.threads=2", "train.batch_size=4", "model.norm=rmsnorm"},
       {"train.context_length=200", "train.batch_size=30", "model.norm_placement=sandwich", "model.norm=rmsnorm",
        "model.activation=swiglu", "model.qk_norm=true"},
-      {"data.source=task", "data.task=addition", "data.max_length=4", "eval.lengths=4", "position.encoding=shaw"}};
+      {"data.source=task", "data.task=addition", "data.max_length=4", "eval.lengths=4", "position.encoding=shaw"},
+      {"model.arch=encoder_decoder", "data.source=task", "data.task=addition", "data.max_length=4", "eval.lengths=4",
+       "model.dropout=0.1", "optim.label_smoothing=0.1"},
+      sparse_with({"model.arch=encoder_decoder", "data.source=task", "data.task=addition", "data.max_length=4",
+                   "eval.lengths=4"}),
+      {"model.arch=encoder"}};
   for (const std::vector<std::string>& overrides : cases) {
     SCOPED_TRACE(overrides.front());
     const Config c = config(overrides);
@@ -397,6 +562,26 @@ TEST_F(TrainerTest, EachPlaceOfANaNIsNamed) {
   }
 }
 
+TEST_F(TrainerTest, EachPlaceOfANaNInAnEncoderAndItsDecoderIsNamed) {
+  const std::vector<std::pair<std::string, std::string>> places = {
+      {"token_embedding.weight", "encoder.token_embedding"},
+      {"encoder.blocks.0.attention.value.weight", "encoder.blocks.0.attention"},
+      {"encoder.blocks.1.ffn.down.bias", "encoder.blocks.1.ffn"},
+      {"encoder.final_norm.weight", "encoder.final_norm"},
+      {"blocks.0.attention.output.bias", "blocks.0.attention"},
+      {"blocks.1.cross_attention.value.weight", "blocks.1.cross_attention"},
+      {"final_norm.weight", "final_norm"}};
+  for (const auto& [parameter, module] : places) {
+    Training run(config({"model.arch=encoder_decoder", "data.source=task", "data.task=copy", "data.max_length=6",
+                         "eval.lengths=4", "train.threads=2"}));
+    fill(run.parameter(parameter), std::numeric_limits<double>::infinity());
+    const StepResult result = run.trainer.step(1, {});
+    ASSERT_TRUE(result.divergence) << parameter;
+    EXPECT_EQ(result.divergence->module, module) << parameter;
+    EXPECT_FALSE(result.divergence->in_gradient) << parameter;
+  }
+}
+
 TEST_F(TrainerTest, ANaNInATableOfPositionsIsSeen) {
   for (const char* encoding : {"learned", "shaw", "t5"}) {
     for (const char* dtype : {"f32", "f64"}) {
@@ -443,6 +628,30 @@ TEST_F(TrainerTest, UniformAttentionHasTheEntropyOfItsKeys) {
   for (const double logit : result.max_logit) EXPECT_EQ(logit, 0.0);
 }
 
+TEST_F(TrainerTest, TheTracesOfAPairAreThoseOfItsDecoder) {
+  const Config c = config({"model.arch=encoder_decoder", "data.source=task", "data.task=copy", "data.max_length=9",
+                           "eval.lengths=4", "position.encoding=none", "train.batch_size=5", "train.dtype=f64"});
+  Training run(c);
+  for (const Parameter& parameter : run.parameters().all()) {
+    if (parameter.name.find(".query") != std::string::npos) fill(run.parameter(parameter.name), 0.0);
+  }
+  ModelBatch batch;
+  batch.resize(5, training_shape(c));
+  batch.fill_training(*run.setup.dataset, 1, 1);
+  const Tensor table = run.parameter("token_embedding.weight");
+  double squares = 0;
+  for (int64_t i = 0; i < 5 * 10; ++i) {
+    for (int64_t j = 0; j < 16; ++j) squares += std::pow(table.at(batch.part(0, 5).tokens[i] * 16 + j), 2);
+  }
+  double entropy = 0;
+  for (int64_t keys = 1; keys <= 10; ++keys) entropy += std::log(static_cast<double>(keys)) / 10;
+  const StepResult result = run.trainer.step(1, kEverything);
+  ASSERT_EQ(result.residual_mean_squares.size(), 3U);
+  EXPECT_NEAR(result.residual_mean_squares[0], squares / (5 * 10 * 16), 1e-12);
+  ASSERT_EQ(result.entropy.size(), 4U);
+  for (const double x : result.entropy) EXPECT_NEAR(x, entropy, 1e-12) << "self-attention over up to ten keys";
+}
+
 TEST_F(TrainerTest, TheResidualStreamIsMeasuredWhereItEntersTheBlocks) {
   const Config c = config({"position.encoding=none", "train.batch_size=5", "train.dtype=f64"});
   Training run(c);
@@ -461,10 +670,10 @@ TEST_F(TrainerTest, TheResidualStreamIsMeasuredWhereItEntersTheBlocks) {
 }
 
 BatchPlan plan(int64_t batch_size, int64_t context_length, int64_t micro_batch = 0) {
-  TrainConfig config;
-  config.batch_size = batch_size;
-  config.context_length = context_length;
-  config.micro_batch = micro_batch;
+  Config config;
+  config.train.batch_size = batch_size;
+  config.train.context_length = context_length;
+  config.train.micro_batch = micro_batch;
   return plan_batch(config);
 }
 
@@ -477,6 +686,18 @@ TEST(PlanBatch, FillsTheLanesAndTheCache) {
   EXPECT_EQ(plan(1, 16).lanes, 1);
   EXPECT_EQ(plan(3, 1 << 20).lanes, 3);
   EXPECT_EQ(plan(3, 1 << 20).micro_batch, 1);
+}
+
+TEST(PlanBatch, CountsBothHalvesOfAPair) {
+  Config config;
+  config.model.arch = Arch::encoder_decoder;
+  config.data.source = "task";
+  config.data.task = "copy";
+  config.data.max_length = 31;  // 31 + 32 positions
+  config.train.batch_size = 64;
+  config.train.context_length = 1000;
+  EXPECT_EQ(plan_batch(config).lanes, 8);
+  EXPECT_EQ(plan_batch(config).micro_batch, 8);
 }
 
 TEST(PlanBatch, TakesTheMicroBatchThatIsAskedForUpToTheLane) {

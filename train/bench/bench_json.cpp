@@ -34,7 +34,7 @@ void put_spread(nlohmann::json& row, const std::string& name, const Spread& spre
 void put_settings(nlohmann::json& out, const Config& config, const std::vector<std::string>& overridden) {
   nlohmann::json& settings = out["settings"] = nlohmann::json::object();
   for (const char* key : kSettings) settings[key] = value_of(config, key);
-  settings["train.micro_batch"] = plan_batch(config.train).micro_batch;
+  settings["train.micro_batch"] = plan_batch(config).micro_batch;
   nlohmann::json& overrides = out["overrides"] = nlohmann::json::object();
   for (const std::string& key : overridden) overrides[key] = value_of(config, key);
 }

@@ -58,10 +58,15 @@ bool is_unread(const std::string& word) {
 }
 
 RunSetup set_up_with_noise(const Config& config) {
+  if (config.model.arch == Arch::encoder_decoder) {
+    throw ConfigError(
+        {"bench: model.arch = encoder_decoder needs pairs of source and target, and the sizes have random "
+         "tokens; give an experiment file with data.source = task"});
+  }
   RunSetup out{.config = config};
   const ArchitectureConfig architecture = architecture_of(config);
   require_memory(
-      estimate_memory(config, count_parameters(architecture), config.model.vocab_size, config.train.context_length));
+      estimate_memory(config, count_parameters(architecture), config.model.vocab_size, training_shape(config)));
   out.dataset = std::make_unique<NoiseData>(config.model.vocab_size);
   out.workers = std::make_unique<Workers>(config.train.threads);
   out.model = std::make_unique<Transformer>(architecture, dtype_of(config.train));
@@ -129,15 +134,16 @@ struct BenchModel::Worker {
   double loss = 0;
 };
 
-BenchModel::BenchModel(const BenchSubject& subject, BenchPass pass) : setup_(set_up_subject(subject)), pass_(pass) {
+BenchModel::BenchModel(const BenchSubject& subject, BenchPass pass)
+    : setup_(set_up_subject(subject)), pass_(pass), shape_(training_shape(setup_.config)) {
   setup_.model->initialize(static_cast<uint64_t>(config().train.seed));
   if (pass == BenchPass::train) {
     trainer_ = std::make_unique<Trainer>(setup_.config, *setup_.model, *setup_.dataset, *setup_.workers);
     trainer_->warm_up({});
     return;
   }
-  batch_.resize(config().train.batch_size * config().train.accumulate, config().train.context_length);
-  fill_training_batch(*setup_.dataset, static_cast<uint64_t>(config().train.seed), 1, 0, batch_);
+  batch_.resize(config().train.batch_size * config().train.accumulate, shape_);
+  batch_.fill_training(*setup_.dataset, static_cast<uint64_t>(config().train.seed), 1);
   for (int64_t i = 0; i < workers().count(); ++i) worker_state_.push_back(std::make_unique<Worker>());
   warm_up();
 }
@@ -146,11 +152,11 @@ BenchModel::~BenchModel() = default;
 
 int64_t BenchModel::tokens() const {
   const TrainConfig& train = config().train;
-  return train.batch_size * train.accumulate * train.context_length;
+  return train.batch_size * train.accumulate * shape_.positions();
 }
 
 double BenchModel::flops_per_token() const {
-  const FlopCount count = count_flops(config(), config().train.context_length);
+  const FlopCount count = count_flops(config(), shape_);
   return pass_ == BenchPass::train ? count.training() : count.forward;
 }
 
@@ -172,29 +178,34 @@ double BenchModel::run(const StepRequest& request) {
 }
 
 int64_t BenchModel::at_once() const {
-  return evaluated_at_once(batch_.length);
+  return evaluated_at_once(shape_.positions());
+}
+
+int64_t BenchModel::sequences() const {
+  return config().train.batch_size * config().train.accumulate;
 }
 
 int64_t BenchModel::parts() const {
-  return (batch_.sequences + at_once() - 1) / at_once();
+  return (sequences() + at_once() - 1) / at_once();
 }
 
-void BenchModel::carry(Worker& worker, int64_t part, OpClock* clock) {
+void BenchModel::carry(Worker& worker, int64_t index, OpClock* clock) {
   const Transformer& model = *setup_.model;
-  const int64_t first = part * at_once();
-  const int64_t count = std::min(at_once(), batch_.sequences - first);
+  const int64_t first = index * at_once();
+  const BatchPart part = batch_.part(first, std::min(at_once(), sequences() - first));
   Tape tape(worker.workspace, Mode::inference, &model.parameters());
   tape.time_ops(clock);
-  ForwardPass pass{.tape = tape, .sequences = count, .length = batch_.length};
-  const Var logits = model.logits(pass, batch_.row_tokens(first).data());
-  worker.losses.resize(static_cast<std::size_t>(count * batch_.length));
-  token_losses(logits.value(), batch_.row_targets(first).data(), worker.losses.data());
+  ForwardPass pass{.tape = tape, .sequences = part.sequences, .length = part.length};
+  part.encode(model, pass);
+  const Var logits = model.logits(pass, part.tokens);
+  worker.losses.resize(static_cast<std::size_t>(part.sequences * part.length));
+  token_losses(logits.value(), part.targets, worker.losses.data());
   for (const float loss : worker.losses) worker.loss += static_cast<double>(loss);
   if (clock != nullptr) clock->lap("token_losses", OpClock::Pass::forward);
 }
 
 void BenchModel::warm_up() {
-  setup_.model->prepare(batch_.length);
+  prepare(*setup_.model, shape_);
   // The first part is the longest; an arena that has grown in it is new memory in the next.
   for (const int64_t part : {int64_t{0}, int64_t{0}, parts() - 1}) {
     on_every_worker(workers(), [&](int64_t w) { carry(*worker_state_[static_cast<std::size_t>(w)], part, nullptr); });
@@ -206,7 +217,7 @@ void BenchModel::forward(OpClock* clock) {
     require(workers().count() == 1, "a pass whose ops are timed runs on one thread, not on {}", workers().count());
     clock->start();
   }
-  setup_.model->prepare(batch_.length);
+  prepare(*setup_.model, shape_);
   for (const auto& worker : worker_state_) worker->loss = 0;
   const auto task = [&](int64_t w, int64_t part) { carry(*worker_state_[static_cast<std::size_t>(w)], part, clock); };
   workers().run(parts(), task);
@@ -220,7 +231,7 @@ void require_memory_for(std::span<const BenchSubject> subjects) {
   for (const BenchSubject& subject : subjects) {
     const Config& config = subject.config;
     const MemoryEstimate one = estimate_memory(config, count_parameters(architecture_of(config)),
-                                               config.model.vocab_size, config.train.context_length);
+                                               config.model.vocab_size, training_shape(config));
     all.parameters += one.parameters;
     all.activations += one.activations;
     all.batch += one.batch;

@@ -73,13 +73,15 @@ class BenchModel {
   void forward(OpClock* clock);
   /// How many sequences go through a tape together in a forward pass, and how many such parts there are.
   int64_t at_once() const;
+  int64_t sequences() const;
   int64_t parts() const;
   void carry(Worker& worker, int64_t part, OpClock* clock);
 
   RunSetup setup_;
   BenchPass pass_;
   std::unique_ptr<Trainer> trainer_;
-  Batch batch_;
+  SequenceShape shape_;
+  ModelBatch batch_;
   std::vector<std::unique_ptr<Worker>> worker_state_;
   int64_t step_ = 0;
 };

@@ -66,6 +66,10 @@ std::vector<Alternative> alternatives(ScalingAxis axis, const ScalingRequest& re
   const BenchSubject base = request.subject({});
   const std::vector<int64_t> values = request.values.empty() ? usual_values(axis, base.config) : request.values;
   const TrainConfig& train = base.config.train;
+  require(
+      axis != ScalingAxis::length || base.config.model.arch != Arch::encoder_decoder,
+      "bench scaling: the sequences of model.arch = encoder_decoder are as long as data.max_length makes them, which "
+      "no axis changes; take --over width, threads or jobs");
   const int64_t tokens = train.batch_size * train.accumulate * train.context_length;
   std::vector<Alternative> out;
   const auto add = [&](ScalingTable::Row row, const std::vector<std::string>& overrides) {

@@ -73,7 +73,7 @@ std::vector<StepBench::Op> time_ops(BenchModel& model, const StepBenchRequest& r
 }
 
 std::vector<StepBench::Product> products_of(const StepBench& bench, const Config& config) {
-  const FlopCount count = count_flops(config, config.train.context_length);
+  const FlopCount count = count_flops(config, training_shape(config));
   const double per_forward = bench.pass == BenchPass::train ? count.training() / count.forward : 1;
   std::vector<StepBench::Product> out;
   for (const auto& [name, flops] : kProducts) {
@@ -176,7 +176,8 @@ std::string to_text(const StepBench& r) {
   const TrainConfig& t = r.config.train;
   const char* pass = pass_name(r.pass);
   const int64_t sequences = t.batch_size * t.accumulate;
-  const int64_t at_once = train ? plan_batch(t).micro_batch : std::min(sequences, evaluated_at_once(t.context_length));
+  const int64_t at_once =
+      train ? plan_batch(r.config).micro_batch : std::min(sequences, evaluated_at_once(t.context_length));
   std::string out = fmt::format(
       "{}: {} parameters, {}, {}, {} thread{}\n"
       "  {} tokens a {}: {} sequences of {}, {} at a time\n"

@@ -920,6 +920,28 @@ TEST(AttentionTest, ASequenceAmongLongerOnesIsServedAsIfAlone) {
   }
 }
 
+TEST(AttentionTest, ASequenceWhoseFirstTokenIsToComeGivesZeros) {
+  const std::vector<int64_t> first_key = {9, 2};
+  for (const int64_t queries : {1, 4, 7}) {  // few queries and many take different ways
+    const Tensor packed = random_tensor({2, 7, 12}, DType::f64, 1);
+    const Tensor keys = random_tensor({2, queries, 12}, DType::f64, 2);
+    const auto apply = [&](std::span<const int64_t> begins) {
+      const Function f = [&](Tape&, const std::vector<Var>& in) {
+        return attention(Heads{in[1], 0, 2, 3}, Heads{in[0], 0, 2, 3}, Heads{in[0], 6, 2, 3},
+                         {.scale = 0.6, .first_key = begins});
+      };
+      return run_under(f, {packed, keys}, random_tensor({2, queries, 6}, DType::f64, 3));
+    };
+    const auto to_come = apply(first_key);
+    const auto beyond_by_none = apply(std::vector<int64_t>{7, 2});
+    EXPECT_EQ(greatest_difference(to_come.value, beyond_by_none.value), 0.0);
+    for (int64_t i = 0; i < queries * 6; ++i) EXPECT_EQ(to_come.value.at(i), 0.0);
+    for (int64_t i = 0; i < 7 * 12; ++i) EXPECT_EQ(to_come.inputs[0].at(i), 0.0);
+    for (int64_t i = 0; i < queries * 12; ++i) EXPECT_EQ(to_come.inputs[1].at(i), 0.0);
+    EXPECT_NE(to_come.value.at(queries * 6 * 2 - 1), 0.0) << "the second sequence has begun";
+  }
+}
+
 TEST(AttentionTest, GradientsOfSequencesOfUnequalLengthMatchDifferences) {
   const std::vector<int64_t> first_key = {2, 0, 3};
   const std::vector<int64_t> key_end = {7, 4, 3};

@@ -147,17 +147,17 @@ std::vector<std::string> facts(const PositionUse& use) {
 
 TEST(PositionSchemesTest, RotationsAreDescribedByPairingBaseWidthAndScaling) {
   PositionUse use = use_of("rope");
-  EXPECT_EQ(facts(use), Messages{"rotation: interleaved pairs (2i, 2i + 1), base 10000, 8 of 8 columns turn, scaling "
+  EXPECT_EQ(facts(use), Messages{"rotation: interleaved pairs (2i, 2i + 1), base 10000, 8 of 8 columns paired, scaling "
                                  "none, attention factor 1"});
   use.position.options["rope_pairing"] = std::string("split_half");
   use.position.options["rope_dims"] = int64_t{4};
   use.position.options["rope_scaling"] = std::string("linear");
   use.position.options["rope_factor"] = 4.0;
-  EXPECT_EQ(facts(use), (Messages{"rotation: split_half pairs (i, i + dims/2), base 10000, 4 of 8 columns turn, "
+  EXPECT_EQ(facts(use), (Messages{"rotation: split_half pairs (i, i + dims/2), base 10000, 4 of 8 columns paired, "
                                   "scaling linear by 4, attention factor 1",
                                   "frequencies kept: 0.25 0.25"}));
   use = use_of("xpos");
-  EXPECT_EQ(facts(use).front(), "rotation: interleaved pairs (2i, 2i + 1), base 10000, 8 of 8 columns turn");
+  EXPECT_EQ(facts(use).front(), "rotation: interleaved pairs (2i, 2i + 1), base 10000, 8 of 8 columns paired");
   EXPECT_EQ(facts(use).back(), "xpos decay: halves within 283.3 (fastest pair) to 1804 (slowest) positions");
 }
 
@@ -169,7 +169,7 @@ TEST(PositionSchemesTest, YarnIsDescribedByTheEndsOfItsRampAndWhatItKeepsOfEachF
   use.position.options["rope_scaling"] = std::string("yarn");
   use.position.options["rope_factor"] = 4.0;
   EXPECT_EQ(facts(use),
-            (Messages{"rotation: interleaved pairs (2i, 2i + 1), base 10000, 16 of 16 columns turn, scaling "
+            (Messages{"rotation: interleaved pairs (2i, 2i + 1), base 10000, 16 of 16 columns paired, scaling "
                       "yarn by 4 of 64 positions, attention factor 1.13863",
                       "yarn ramp: code: low 0, high 3 of pairs 0 to 7",
                       "frequencies kept: 1 0.75 0.5 0.25 0.25 0.25 0.25 0.25"}));

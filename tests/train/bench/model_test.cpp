@@ -95,6 +95,35 @@ TEST_F(BenchModelOnData, TakesTheDataThatTheConfigurationNames) {
   }
 }
 
+TEST_F(BenchModelOnData, TakesPairs) {
+  const BenchSubject subject{.name = "pairs",
+                             .config = config({"model.arch=encoder_decoder", "data.source=task", "data.task=copy",
+                                               "data.max_length=6", "eval.lengths=4", "train.batch_size=90"})};
+  const FlopCount count = count_flops(BenchModel(subject, BenchPass::forward).config(), {.source = 6, .length = 7});
+  for (const BenchPass pass : {BenchPass::train, BenchPass::forward}) {
+    BenchModel model(subject, pass);
+    EXPECT_EQ(model.tokens(), 90 * (6 + 7));
+    EXPECT_EQ(model.flops_per_token(), pass == BenchPass::train ? count.training() : count.forward);
+    EXPECT_GT(model.run(), 0);
+    OpClock clock;
+    model.run({.clock = &clock});
+    std::map<std::string, OpClock::Row> rows;
+    for (const OpClock::Row& row : clock.rows()) rows[row.op] = row;
+    // 90 sequences of 13 positions go through in two passes, in training in 8 lanes; each has 2 layers of the encoder
+    // and 2 of the decoder, which attend twice.
+    EXPECT_EQ(rows.at("attention").laps, (pass == BenchPass::train ? 8 : 2) * 6);
+  }
+}
+
+TEST(BenchModel, ASizeOfRandomTokensHasNoPairs) {
+  try {
+    BenchModel(small_subject({"model.arch=encoder_decoder"}), BenchPass::train);
+    FAIL() << "accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("data.source = task"), std::string::npos) << error.what();
+  }
+}
+
 TEST(BenchModel, AForwardPassTakesEverySequenceAndNothingBackward) {
   // 40 sequences of 60 tokens go 17 at a time.
   BenchModel model(small_subject({"train.batch_size=40", "train.context_length=60"}), BenchPass::forward);

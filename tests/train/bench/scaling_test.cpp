@@ -35,6 +35,10 @@ TEST(Scaling, OverLengthHasBothPassesAndAWindowWhereItIsShorter) {
   EXPECT_NE(to_text(table).find("window 256"), std::string::npos);
 }
 
+TEST(Scaling, OverLengthIsRefusedForPairsWhoseLengthIsThatOfTheProblems) {
+  EXPECT_THROW(measured(ScalingAxis::length, {8}, {"model.arch=encoder_decoder"}), Error);
+}
+
 TEST(Scaling, OverWidthKeepsTheSizeOfAHead) {
   const ScalingTable table = measured(ScalingAxis::width, {4, 16, 32});
   ASSERT_EQ(table.rows.size(), 3U);
