@@ -258,10 +258,12 @@ std::vector<std::string> cautions_of(std::span<const RunResult> runs, const Comp
   }
   std::vector<std::string> data;
   for (const std::string& key : differing_keys(runs)) {
-    if (key.starts_with("data.") || key.starts_with("eval.")) data.push_back(key);
+    const bool scored = key == "eval.tokens" || key == "eval.tail" || key == "eval.stride";
+    if (key.starts_with("data.") || scored) data.push_back(key);
   }
   if (!data.empty()) {
-    out.push_back(fmt::format("The runs differ in {}: losses on different data do not compare.", listed(data)));
+    out.push_back(
+        fmt::format("The runs differ in {}, so that they are not all scored on the same tokens.", listed(data)));
   }
   return out;
 }

@@ -58,8 +58,8 @@ function attentionSection(host, report) {
   host.append(variantLegend(report), courses);
   for (const course of kCourses) lineChart(courses, report, course.id, [], () => courseSpec(report, course));
   const first = firstRuns(report, has);
-  const shown = [first[0], first.length > 1 ? first[1] : "none"];
-  const state = {quantity: "entropy", share: 1};
+  const state = kept("attention", {quantity: "entropy", share: 1, shown: [first[0], first.length > 1 ? first[1] : "none"]});
+  const shown = state.shown;
   const draws = [];
   const redraw = (change) => {
     Object.assign(state, change);
@@ -69,7 +69,7 @@ function attentionSection(host, report) {
   host.append(element("div", {class: "controls"},
     choice("by layer and head", [{value: "entropy", label: "entropy"}, {value: "max_logit", label: "greatest logit"}], state.quantity,
       (quantity) => redraw({quantity})),
-    slider("of the training", d3.range(kSteps + 1), kSteps, (i) => d3.format(".0%")(i / kSteps), (i) => redraw({share: i / kSteps}))));
+    slider("of the training", d3.range(kSteps + 1), Math.round(state.share * kSteps), (i) => d3.format(".0%")(i / kSteps), (i) => redraw({share: i / kSteps}))));
   const row = element("div", {class: "row two"});
   host.append(row);
   [0, 1].forEach((side) => {

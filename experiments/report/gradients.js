@@ -100,8 +100,9 @@ function gradientsSection(host, report) {
   } else {
     const kinds = Array.from(new Set(options.flatMap(({run}) => run.log.kinds)));
     const first = firstRuns(report, hasLayers);
-    const state = {quantity: "grad_norm", kind: kinds.includes("block") ? "block" : kinds[0], extreme: "greatest", ratioLog: true};
-    const shown = [first[0], first.length > 1 ? first[1] : "none"];
+    const state = kept("gradients", {quantity: "grad_norm", kind: kinds.includes("block") ? "block" : kinds[0], extreme: "greatest",
+      ratioLog: true, shown: [first[0], first.length > 1 ? first[1] : "none"]});
+    const shown = state.shown;
     const draws = [];
     const redraw = (change) => {
       Object.assign(state, change);
@@ -127,19 +128,19 @@ function gradientsSection(host, report) {
     });
     const lower = element("div", {class: "row two", id: "ratio-row"});
     host.append(variantLegend(report), lower);
-    const scale = choice("scale", [{value: "linear", label: "linear"}, {value: "log", label: "log"}], "log", (value) => redraw({ratioLog: value === "log"}));
+    const scale = choice("scale", [{value: "linear", label: "linear"}, {value: "log", label: "log"}], state.ratioLog ? "log" : "linear", (value) => redraw({ratioLog: value === "log"}));
     draws.push(lineChart(lower, report, "ratio", [scale], () => ratioSpec(report, state)));
   }
   const withResidual = report.runs.filter((run) => run.log && run.log.residual);
   if (withResidual.length === 0) return;
   const longest = withResidual.reduce((a, b) => (b.log.residual.step.length > a.log.residual.step.length ? b : a)).log.residual;
   const buckets = d3.range(longest.step.length).filter((k) => longest.step[k] >= 0);
-  let bucket = buckets[0];
+  const state = kept("residual", {chosen: 0});
   let draw = () => {};
-  const control = slider("step", buckets, 0, (k) => d3.format(",")(longest.step[k]), (i) => {
-    bucket = buckets[i];
+  const control = slider("step", buckets, Math.min(state.chosen, buckets.length - 1), (k) => d3.format(",")(longest.step[k]), (i) => {
+    state.chosen = i;
     draw();
   });
   const place = host.querySelector("#ratio-row") || host;
-  draw = lineChart(place, report, "residual", [control], () => residualSpec(report, bucket));
+  draw = lineChart(place, report, "residual", [control], () => residualSpec(report, buckets[Math.min(state.chosen, buckets.length - 1)]));
 }

@@ -62,7 +62,8 @@ function lengthSection(host, report) {
     host.append(note("No run has been evaluated yet."));
     return;
   }
-  const state = {table: 0, band: "sd", length: null};
+  const exact = report.tables.findIndex((table) => table.name === "exact match");
+  const state = kept("length", {table: Math.max(exact, 0), band: "sd", length: null});
   const lengths = Array.from(new Set(report.runs.flatMap((run) => (run.log && run.log.by_position ? run.log.by_position.lengths : [])))).sort(d3.ascending);
   const row = element("div", {class: lengths.length ? "row two" : "row"});
   host.append(variantLegend(report), row);
@@ -72,8 +73,6 @@ function lengthSection(host, report) {
     draw();
   })];
   if (report.tables.length > 1) {
-    state.table = report.tables.findIndex((table) => table.name === "exact match");
-    if (state.table < 0) state.table = 0;
     controls.unshift(select("of", report.tables.map((table, value) => ({value, label: table.name})), state.table, (table) => {
       state.table = Number(table);
       draw();
@@ -81,7 +80,7 @@ function lengthSection(host, report) {
   }
   draw = lineChart(row, report, "length", controls, () => lengthSpec(report, report.tables[state.table], state.band));
   if (lengths.length === 0) return;
-  state.length = d3.max(lengths);
+  if (!lengths.includes(state.length)) state.length = d3.max(lengths);
   let drawPositions = () => {};
   drawPositions = lineChart(row, report, "position", [select("length", lengths.map((value) => ({value, label: value})), state.length, (length) => {
     state.length = Number(length);

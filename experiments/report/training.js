@@ -1,9 +1,9 @@
 // Loss, learning rate and gradient norm over the training.
 
 const kTrainCharts = [
-  {id: "loss", column: "loss", title: "training loss", unit: "nats a token", log: false},
-  {id: "grad-norm", column: "grad_norm", title: "gradient norm before clipping", unit: "", log: true},
-  {id: "lr", column: "lr", title: "learning rate", unit: "", log: false},
+  {id: "loss", column: "loss", title: "training loss", unit: "nats a token"},
+  {id: "grad-norm", column: "grad_norm", title: "gradient norm before clipping", unit: ""},
+  {id: "lr", column: "lr", title: "learning rate", unit: ""},
 ];
 
 // "1 step", "64 steps": the widths that occur.
@@ -12,7 +12,7 @@ function widthsText(widths) {
   return least === most ? `${most} step${most === 1 ? "" : "s"}` : `${least} to ${most} steps`;
 }
 
-function trainingSpec(report, chart, state, log) {
+function trainingSpec(report, chart, state) {
   const pointsOf = (run) => {
     const train = run.log && run.log.train;
     if (!train) return null;
@@ -30,7 +30,7 @@ function trainingSpec(report, chart, state, log) {
   return {
     title: chart.title,
     x: {name: state.x, label: state.x === "step" ? "step" : "training tokens", scale: "linear"},
-    y: {unit: chart.unit, log},
+    y: {unit: chart.unit, log: state.log[chart.id]},
     series: state.lines === "runs" ? seriesByRun(report, pointsOf) : seriesByVariant(report, pointsOf),
     events,
   };
@@ -52,7 +52,7 @@ function trainingSection(host, report) {
     host.append(note("No log has training rows."));
     return;
   }
-  const state = {x: "step", smoothing: 1, lines: "variants"};
+  const state = kept("training", {x: "step", smoothing: 1, lines: "variants", log: {loss: false, "grad-norm": true, lr: false}});
   const draws = [];
   const caption = note("");
   const redraw = (change) => {
@@ -69,13 +69,12 @@ function trainingSection(host, report) {
   host.append(variantLegend(report), row, caption);
   redraw({});
   for (const chart of kTrainCharts) {
-    let log = chart.log;
     let draw = () => {};
-    const scale = choice("scale", [{value: "linear", label: "linear"}, {value: "log", label: "log"}], log ? "log" : "linear", (value) => {
-      log = value === "log";
+    const scale = choice("scale", [{value: "linear", label: "linear"}, {value: "log", label: "log"}], state.log[chart.id] ? "log" : "linear", (value) => {
+      state.log[chart.id] = value === "log";
       draw();
     });
-    draw = lineChart(row, report, chart.id, [scale], () => trainingSpec(report, chart, state, log));
+    draw = lineChart(row, report, chart.id, [scale], () => trainingSpec(report, chart, state));
     draws.push(draw);
   }
 }

@@ -3,6 +3,14 @@
 const hiddenVariants = new Set();
 let pointedVariant = null;  // in a legend
 
+// What the reader has chosen, by section; a page that is built anew from fresh data begins with it.
+const choices = new Map();
+
+function kept(section, initial) {
+  if (!choices.has(section)) choices.set(section, initial);
+  return choices.get(section);
+}
+
 function variantClass(index) {
   return `s${index % 8} d${Math.min(Math.floor(index / 8), 3)}`;
 }

@@ -124,7 +124,8 @@ class ReportInBrowser(unittest.TestCase):
             if message["method"] == "Network.requestWillBeSent":
                 urls.append(message["params"]["request"]["url"])
         inside = ("data:", "blob:", "chrome:")  # the browser's own first page
-        away = [url for url in urls if not url.startswith(inside) and url != self.page.as_uri()]
+        own = (self.page.as_uri(), self.page.parents[2].joinpath("hostile.html").as_uri())
+        away = [url for url in urls if not url.startswith(inside) and url not in own]
         self.assertEqual(away, [], "no request leaves the page")
         self.assertIn(self.page.as_uri(), urls, "requests are seen at all")
 
@@ -338,6 +339,23 @@ class ReportInBrowser(unittest.TestCase):
                     "format": "png", "captureBeyondViewport": True,
                     "clip": {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}})
                 (self.output / f"report-{theme}-{width}.png").write_bytes(base64.b64decode(shot["data"]))
+
+    def test_names_that_are_markup_stay_names(self):
+        name = "<img src=x onerror=alert(1)>'\"&"
+        work = pathlib.Path(self.work.name)
+        for run, copy in [("rope-s1", name), ("none-s1", "other")]:
+            shutil.copytree(work / "runs/small" / run, work / copy, dirs_exist_ok=True)
+            summary = work / copy / "summary.json"
+            summary.write_text(summary.read_text().replace("same_tokens", "</script><img src=x onerror=alert(2)>"))
+        page = work / "hostile.html"
+        subprocess.run([self.ropewalk, "report", work / name, work / "other", "-o", page], check=True, capture_output=True)
+        self.open(1280, "light", page)
+        self.assertEqual(self.count("img, main b"), 0)
+        self.assertIn(name, [button.text for button in self.driver.find_elements(By.CSS_SELECTOR, "#training .legend button")])
+        self.assertIn(name, self.hover("loss"))
+        for part in ["#summary", "#verdict", "#chart-length figcaption"]:
+            self.assertIn("</script><img src=x onerror=alert(2)>", self.find(part).text)
+        self.open(1280, "light")
 
     def test_without_scripts_words_tables_and_a_figure_stay(self):
         self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})

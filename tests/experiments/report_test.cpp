@@ -184,6 +184,14 @@ TEST(Report, ShowsWhatThereIsOfRunsThatWereKilledAreEmptyOrForeign) {
   EXPECT_NE(report_html(subject).find("None of 5 runs has results."), std::string::npos);
 }
 
+TEST(Report, ALivePageAsksTheGivenAddressAndNoOther) {
+  const std::string page = live_report_html("a <b>", "/data.json?token=\"x\"");
+  EXPECT_EQ(count(page, "data-url=\"/data.json?token=&quot;x&quot;\""), 1U);
+  EXPECT_EQ(count(page, "connect-src 'self'"), 1U);
+  EXPECT_EQ(count(page, "<b>"), 0U);
+  EXPECT_EQ(count(page, "{{"), 0U);
+}
+
 TEST(Report, RunsOfOneNameFromTwoDirectoriesAreNotTakenForSeeds) {
   const TemporaryDirectory dir;
   for (const char* run : {"a/run", "b/run"}) {

@@ -130,7 +130,7 @@ TEST(Verdict, TasksAreJudgedByWhatIsRight) {
 TEST(Verdict, DifferentProtocolsAndDataAreNotCompared) {
   std::vector<RunResult> runs = crossing(3);
   for (RunResult& run : runs) run.configuration["data.path"] = run.variant == "b" ? "other.txt" : "a.txt";
-  EXPECT_TRUE(holds(verdict_of(runs).cautions.at(0), "differ in data.path"));
+  EXPECT_TRUE(holds(verdict_of(runs).cautions.at(0), "differ in data.path, so that"));
   runs[0].protocol = "sliding";
   const Verdict said = verdict_of(runs);
   EXPECT_TRUE(holds(said.lead, "Nothing is ranked: the runs were evaluated by different protocols"));
