@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,9 @@ struct RunResult {
   std::vector<double> exact_match;             ///< empty unless a task
   std::vector<double> best_loss;               ///< least of all evaluations
   std::vector<RunDivergence> divergence = {};  ///< empty, or one
+
+  std::map<std::string, std::string> configuration =
+      {};  ///< every key and its value; empty if config.ini is unreadable
 
   /// Did numbers stop being finite? Also where `train.on_divergence = continue` let the run go on to its end.
   bool has_diverged() const { return status == "diverged" || !divergence.empty(); }
