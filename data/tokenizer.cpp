@@ -201,8 +201,10 @@ std::string tokenizer_text(const Tokenizer& tokenizer) {
 }
 
 Tokenizer load_tokenizer(const std::string& path) {
-  const std::string content = read_file(path);
-  std::string_view rest = content;
+  return parse_tokenizer(read_file(path), path);
+}
+
+Tokenizer parse_tokenizer(std::string_view rest, const std::string& path) {
   std::string_view header = take_line(rest);
   if (!header.starts_with(kMagic)) {
     refuse_line(path, 1, fmt::format("not a vocabulary: the line does not begin with '{}'", kMagic));

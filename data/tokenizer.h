@@ -38,8 +38,10 @@ std::string decode(const Tokenizer& tokenizer, std::span<const int32_t> ids);
 std::string token_name(const Tokenizer& tokenizer, int32_t id);
 
 /// The tokenizer as a text file, and back: a line "ropewalk-vocabulary 1 KIND SIZE", then for chars a line "U+HEX"
-/// each, for symbols a line with the name each. Loading throws DataError with file and line.
+/// each, for symbols a line with the name each. Loading throws DataError with file and line. `name` stands for the file
+/// that a text is from.
 std::string tokenizer_text(const Tokenizer& tokenizer);
+Tokenizer parse_tokenizer(std::string_view text, const std::string& name);
 Tokenizer load_tokenizer(const std::string& path);
 
 }  // namespace ropewalk

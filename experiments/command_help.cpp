@@ -32,11 +32,15 @@ std::vector<CommandInfo> make_infos() {
        "same vocabulary and the optimizer may differ. Without FILE the run's own config.ini is taken. With "
        "train.steps=0\n"
        "the new run is an evaluation only.\n\n"
+       "--from also takes a .safetensors file, of 'ropewalk export' or with the names of Hugging Face's GPT-2 or "
+       "Llama:\n"
+       "FILE then gives the architecture, and all tensors must be those of its model.\n\n"
        "  ropewalk train --from runs/positions/rope-s1 position.rope_scaling=linear position.rope_factor=4 \\\n"
        "      train.context_length=256 train.steps=45 optim.warmup_steps=5\n",
        {run_directory,
         {"--resume", "RUN", "continue the run in this directory from its newest checkpoint; no FILE"},
-        {"--from", "RUN", "begin with the parameters of the run in this directory"},
+        {"--from", "RUN|WEIGHTS",
+         "begin with the parameters of the run in this directory, or of this .safetensors file"},
         {"--name", "NAME", "without --run: runs/NAME/<time> is the run's directory; default: the file's name"}},
        0,
        1,
@@ -156,6 +160,32 @@ std::vector<CommandInfo> make_infos() {
        {{"--output", "FILE", "where to; default: report.html in the (first) directory", "-o"}},
        1,
        kAnyNumber},
+      {"export",
+       "RUN [section.key=value ...]",
+       "a log as CSV or TensorBoard events, weights as safetensors",
+       "RUN is a run's directory, finished, killed or still running; for --csv and --tensorboard its log.h5 will do.\n"
+       "The paths of what was written are printed; files of an earlier export are replaced.\n\n"
+       "  ropewalk export runs/positions/rope-s1 --csv tables\n"
+       "  ropewalk export runs/positions/rope-s1 --csv - --only eval\n"
+       "  ropewalk export runs/positions/rope-s1 --tensorboard tensorboard/rope-s1\n"
+       "  ropewalk export RUN --safetensors weights.safetensors\n"
+       "  ropewalk export RUN --safetensors DIR --names llama position.rope_scaling=yarn position.rope_factor=4\n\n"
+       "A table has a line for each step and place (layer, kind, length, ...) and columns called as in the log: "
+       "train,\n"
+       "layers, stem, residual, attention, eval, eval.loss_by_position. TensorBoard takes a directory for a run.\n\n"
+       "Weights are those of the newest checkpoint. --names gpt2 and llama give the names, layout and config.json "
+       "with\n"
+       "which Hugging Face's transformers opens them, where the architecture is theirs; else every key that is not is\n"
+       "named. Keys of [position] and [attention] may follow that 'ropewalk eval' takes too.\n",
+       {{"--csv", "DIR|-", "a CSV file a table; -: one table (--only, default: train) to standard output"},
+        {"--tensorboard", "DIR", "an event file"},
+        {"--only", "LIST", "these tables, as train,eval; default: all"},
+        {"--safetensors", "PATH",
+         "the weights, into this .safetensors file or as model.safetensors into this directory"},
+        {"--names", "NAMES", "of the tensors: ropewalk (default), gpt2 or llama"}},
+       1,
+       1,
+       true},
       {"verify", "FILE.h5", "check the kernels against a conformance file",
        "Runs every case through the kernels in f64 and f32 and prints the worst error of each kind; exit code 0 only\n"
        "if none failed.\n"},

@@ -13,6 +13,7 @@
 #include "experiments/command_help.h"
 #include "experiments/comparison.h"
 #include "experiments/exit_code.h"
+#include "experiments/export_command.h"
 #include "experiments/inspect_command.h"
 #include "experiments/report.h"
 #include "experiments/run_paths.h"
@@ -41,6 +42,7 @@
 #include "train/train_run.h"
 #include "train/verify.h"
 #include "train/warnings.h"
+#include "train/weights_file.h"
 
 namespace ropewalk {
 namespace {
@@ -115,6 +117,10 @@ int train(const Call& call) {
           "one in runs/NAME/");
     }
     const std::string from = call.arguments.value("--from");
+    if (call.arguments.files.empty() && is_weights_file(from)) {
+      throw UsageError(fmt::format("--from '{}' is a file of weights, which says not how to train; give a FILE besides",
+                                   printable(from)));
+    }
     const std::string file = call.arguments.files.empty() ? config_in(from) : call.file();
     std::vector<std::string> overrides = call.overrides();
     if (begins_with_another) overrides.insert(overrides.begin(), "train.from=" + from);
@@ -167,6 +173,11 @@ int eval(const Call& call) {
 
 int sample(const Call& call) {
   sample_command(call.arguments, print);
+  return kDone;
+}
+
+int export_run(const Call& call) {
+  export_command(call.arguments, print);
   return kDone;
 }
 
@@ -271,11 +282,11 @@ struct Command {
   int (*run)(const Call&);
 };
 
-constexpr Command kCommands[] = {{"train", train},   {"sweep", sweep},         {"eval", eval},
-                                 {"sample", sample}, {"probe", probe},         {"describe", describe_model},
-                                 {"config", config}, {"inspect", inspect_log}, {"watch", watch_log},
-                                 {"report", report}, {"verify", verify},       {"recover", recover},
-                                 {"bench", bench}};
+constexpr Command kCommands[] = {{"train", train},     {"sweep", sweep},         {"eval", eval},
+                                 {"sample", sample},   {"probe", probe},         {"describe", describe_model},
+                                 {"config", config},   {"inspect", inspect_log}, {"watch", watch_log},
+                                 {"report", report},   {"export", export_run},   {"verify", verify},
+                                 {"recover", recover}, {"bench", bench}};
 
 [[noreturn]] void refuse_command(const std::string& name) {
   std::vector<std::string> names;

@@ -28,7 +28,7 @@ inline constexpr NameTable<Protocol, 3> kProtocolNames{{{Protocol::same_tokens, 
 /// [train]
 struct TrainConfig {
   int64_t steps = 1000;
-  std::string from;         ///< directory of the run whose parameters this one begins with; "": drawn ones
+  std::string from;         ///< run (its directory) or weights file whose parameters it begins with; "": drawn ones
   int64_t batch_size = 32;  ///< sequences a micro-batch of the accumulation
   int64_t context_length = 128;
   int64_t accumulate = 1;   ///< batches a step

@@ -8,11 +8,14 @@
 #include <stdexcept>
 #include <utility>
 
+#include "data/error.h"
 #include "train/config_validate.h"
 #include "train/idle_keys.h"
 #include "train/option_store.h"
 #include "train/run_directory.h"
+#include "train/safetensors.h"
 #include "train/text.h"
+#include "train/weights_file.h"
 
 namespace ropewalk {
 namespace {
@@ -66,21 +69,33 @@ std::string origin_comment(const Origin& origin) {
   return text;
 }
 
+/// The length that the parameters at `from`, a run or a file of weights, were made for; 0 where a file does not say.
+int64_t length_made_for(const std::string& from) {
+  if (!is_weights_file(from)) return load_config(config_in(from), {}, Purpose::model).config.position.max_length;
+  const WeightsHeader header = read_weights_header(from);
+  return header.config ? header.config->position.max_length : 0;
+}
+
 /// A run that goes on from another's parameters keeps the length that its positions were made for, where none is given.
 void inherit_from_run(ResolvedConfig& resolved, std::vector<std::string>& errors) {
-  const std::string& run = resolved.config.train.from;
-  if (run.empty() || resolved.config.position.max_length != 0) return;
-  const std::string file = config_in(run);
-  if (!std::filesystem::exists(file)) {
-    errors.push_back(error_at(resolved.origin("train.from"),
-                              fmt::format("train.from = {}: holds no run (no config.ini)", printable(run))));
-    return;
-  }
+  const std::string& from = resolved.config.train.from;
+  if (from.empty() || resolved.config.position.max_length != 0) return;
+  const std::string file = is_weights_file(from) ? from : config_in(from);
+  const auto refuse = [&](const std::string& reason) {
+    errors.push_back(error_at(resolved.origin("train.from"), fmt::format("train.from = {}", reason)));
+  };
+  if (!std::filesystem::exists(file)) return refuse(printable(from) + kNothingToBeginWith);
   try {
-    resolved.config.position.max_length = load_config(file, {}, Purpose::model).config.position.max_length;
-    resolved.origins["position.max_length"] = {Origin::Kind::file, file, 0};
+    resolved.config.position.max_length = length_made_for(from);
+    if (resolved.config.position.max_length != 0) {
+      resolved.origins["position.max_length"] = {Origin::Kind::file, file, 0};
+    }
   } catch (const ConfigError& problem) {
     errors.insert(errors.end(), problem.messages().begin(), problem.messages().end());
+  } catch (const CheckpointError& problem) {
+    refuse(problem.what());
+  } catch (const DataError& problem) {
+    refuse(problem.what());
   }
 }
 

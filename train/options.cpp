@@ -278,9 +278,11 @@ void add_train(std::vector<Option>& t) {
   using T = TrainConfig;
   t.push_back(
       field("train.steps", s, &T::steps, "optimizer steps; 0, with train.from: only evaluate", between(0, kMostSteps)));
-  t.push_back(field("train.from", s, &T::from,
-                    "begin with the parameters of the run in this directory (ropewalk train --from); empty: drawn from "
-                    "train.seed. position.max_length is then the run's"));
+  t.push_back(
+      field("train.from", s, &T::from,
+            "begin with the parameters of the run in this directory, or of a .safetensors file with the names of "
+            "Ropewalk, GPT-2 or Llama (ropewalk train --from); empty: drawn from train.seed. "
+            "position.max_length is then the run's"));
   t.push_back(field("train.batch_size", s, &T::batch_size, "sequences a batch", between(1, 1 << 24)));
   t.push_back(field("train.context_length", s, &T::context_length,
                     "tokens a sequence; encoder_decoder: at most, of the source and of the target",

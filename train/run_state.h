@@ -27,7 +27,7 @@ struct RunState {
   std::vector<double> best_loss;         ///< least of all evaluations, by length
   std::optional<Divergence> divergence;  ///< the first, where training goes on after one
   bool ends_diverged = false;            ///< the last step was not finite
-  int64_t from_step = -1;                ///< of the run whose parameters it began with (train.from); -1: none
+  int64_t from_step = -1;                ///< of what it began with (train.from); -1: nothing, or not known
 };
 
 /// Writes parameters, moments and state as the checkpoint of state.step. Throws CheckpointError.

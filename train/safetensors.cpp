@@ -15,10 +15,12 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "train/durable_file.h"
+#include "train/text.h"
 
 namespace ropewalk {
 namespace {
@@ -36,10 +38,32 @@ constexpr int kMostDepth = 4;
   throw CheckpointError("'" + path + "': " + reason);
 }
 
-std::optional<uint64_t> element_bytes(const std::string& dtype) {
-  if (dtype == "F32") return 4;
-  if (dtype == "F64" || dtype == "I64") return 8;
+/// The types of the format that whole bytes hold.
+constexpr std::array<std::pair<std::string_view, uint64_t>, 14> kElementBytes = {{{"BOOL", 1},
+                                                                                  {"U8", 1},
+                                                                                  {"I8", 1},
+                                                                                  {"F8_E5M2", 1},
+                                                                                  {"F8_E4M3", 1},
+                                                                                  {"I16", 2},
+                                                                                  {"U16", 2},
+                                                                                  {"F16", 2},
+                                                                                  {"BF16", 2},
+                                                                                  {"I32", 4},
+                                                                                  {"U32", 4},
+                                                                                  {"F32", 4},
+                                                                                  {"I64", 8},
+                                                                                  {"F64", 8}}};
+
+std::optional<uint64_t> element_bytes(std::string_view dtype) {
+  for (const auto& [name, bytes] : kElementBytes) {
+    if (name == dtype) return bytes;
+  }
   return std::nullopt;
+}
+
+/// What this program writes.
+bool is_written(std::string_view dtype) {
+  return dtype == "F32" || dtype == "F64" || dtype == "I64";
 }
 
 /// Bytes of a tensor; nullopt on a negative extent or overflow.
@@ -71,27 +95,60 @@ uint64_t header_checksum(json header) {
   return checksum64(text.data(), text.size(), 0);
 }
 
-std::vector<std::byte> read_bytes(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) fail(path, std::strerror(errno));
-  struct Closer {
-    int fd;
-    ~Closer() { ::close(fd); }
-  } const closer{fd};
-  struct stat info = {};
-  if (fstat(fd, &info) != 0) fail(path, std::strerror(errno));
-  if (!S_ISREG(info.st_mode)) fail(path, "is not a regular file");
-  if (info.st_size < 8) fail(path, info.st_size == 0 ? "is empty" : "is truncated: shorter than its header length");
-  std::vector<std::byte> bytes(static_cast<std::size_t>(info.st_size));
-  std::size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t got = ::read(fd, bytes.data() + done, std::min(bytes.size() - done, std::size_t{1} << 30));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail(path, std::strerror(errno));
-    if (got == 0) fail(path, "became shorter while it was read");
-    done += static_cast<std::size_t>(got);
+/// A file of which the first bytes are read, or all.
+class Input {
+ public:
+  explicit Input(const std::string& path) : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (fd_ < 0) fail(path, std::strerror(errno));
+    try {
+      check();
+    } catch (...) {
+      ::close(fd_);
+      throw;
+    }
   }
-  return bytes;
+  ~Input() { ::close(fd_); }
+  Input(const Input&) = delete;
+  Input& operator=(const Input&) = delete;
+
+  uint64_t size() const { return size_; }
+
+  /// Reads on until `bytes` holds so many.
+  void read(std::vector<std::byte>& bytes, uint64_t size) {
+    std::size_t done = bytes.size();
+    bytes.resize(size);
+    while (done < bytes.size()) {
+      const ssize_t got = ::read(fd_, bytes.data() + done, std::min(bytes.size() - done, std::size_t{1} << 30));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) fail(path_, std::strerror(errno));
+      if (got == 0) fail(path_, "became shorter while it was read");
+      done += static_cast<std::size_t>(got);
+    }
+  }
+
+ private:
+  void check() {
+    struct stat info = {};
+    if (fstat(fd_, &info) != 0) fail(path_, std::strerror(errno));
+    if (!S_ISREG(info.st_mode)) fail(path_, "is not a regular file");
+    if (info.st_size < 8) fail(path_, info.st_size == 0 ? "is empty" : "is truncated: shorter than its header length");
+    size_ = static_cast<uint64_t>(info.st_size);
+  }
+
+  std::string path_;
+  int fd_;
+  uint64_t size_ = 0;
+};
+
+/// Bytes of the header, as the first of the file say. Throws where the file has not so many.
+uint64_t header_length(const Input& input, const std::string& path, std::span<const std::byte> bytes) {
+  uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), sizeof length);
+  if (length > kMostHeaderBytes || length > input.size() - sizeof length) {
+    fail(path, "its header claims " + std::to_string(length) + " bytes of " + std::to_string(input.size()) +
+                   "; the file is truncated or no safetensors file");
+  }
+  return length;
 }
 
 json parse_header(const std::string& path, const char* text, uint64_t length) {
@@ -138,7 +195,9 @@ StoredTensor parse_tensor(const std::string& path, const std::string& name, cons
   }
   const json &dtype = entry["dtype"], &shape = entry["shape"], &offsets = entry["data_offsets"];
   if (!dtype.is_string() || !element_bytes(dtype.get<std::string>())) {
-    bad("has dtype " + dtype.dump(-1, ' ', false, json::error_handler_t::replace) + "; supported are F32, F64 and I64");
+    std::vector<std::string> known;
+    for (const auto& [known_name, bytes] : kElementBytes) known.emplace_back(known_name);
+    bad("has dtype " + dtype.dump(-1, ' ', false, json::error_handler_t::replace) + "; known are " + joined(known));
   }
   if (!shape.is_array() || !std::all_of(shape.begin(), shape.end(), is_count)) bad("has a malformed shape");
   if (!offsets.is_array() || offsets.size() != 2 || !is_count(offsets[0]) || !is_count(offsets[1])) {
@@ -194,7 +253,7 @@ void write_safetensors(const std::string& path, const std::vector<TensorToSave>&
   uint64_t offset = 0;
   std::vector<uint64_t> sizes;
   for (const TensorToSave& tensor : tensors) {
-    const auto element = element_bytes(tensor.dtype);
+    const auto element = is_written(tensor.dtype) ? element_bytes(tensor.dtype) : std::nullopt;
     if (!element) fail(path, "tensor '" + tensor.name + "' has dtype '" + tensor.dtype + "'; use F32, F64 or I64");
     const auto bytes = tensor_bytes(*element, tensor.shape);
     if (!bytes) fail(path, "tensor '" + tensor.name + "' has an impossible shape");
@@ -229,14 +288,10 @@ void write_safetensors(const std::string& path, const std::vector<TensorToSave>&
 SafetensorsFile read_safetensors(const std::string& path) {
   SafetensorsFile file;
   file.path_ = path;
-  file.bytes_ = read_bytes(path);
+  Input input(path);
+  input.read(file.bytes_, input.size());
   const std::span<const std::byte> bytes = file.bytes_;
-  uint64_t length = 0;
-  std::memcpy(&length, bytes.data(), sizeof length);
-  if (length > kMostHeaderBytes || length > bytes.size() - sizeof length) {
-    fail(path, "its header claims " + std::to_string(length) + " bytes of " + std::to_string(bytes.size()) +
-                   "; the file is truncated or no safetensors file");
-  }
+  const uint64_t length = header_length(input, path, bytes);
   const json header = parse_header(path, reinterpret_cast<const char*>(bytes.data()) + sizeof length, length);
   file.metadata_ = parse_metadata(path, header);
   const std::span<const std::byte> data = bytes.subspan(sizeof length + length);
@@ -260,6 +315,15 @@ SafetensorsFile read_safetensors(const std::string& path) {
     if (hexadecimal(sum) != at->second) fail(path, "its checksum is wrong; the file is damaged");
   }
   return file;
+}
+
+std::map<std::string, std::string> read_safetensors_metadata(const std::string& path) {
+  Input input(path);
+  std::vector<std::byte> bytes;
+  input.read(bytes, sizeof(uint64_t));
+  const uint64_t length = header_length(input, path, bytes);
+  input.read(bytes, sizeof length + length);
+  return parse_metadata(path, parse_header(path, reinterpret_cast<const char*>(bytes.data()) + sizeof length, length));
 }
 
 }  // namespace ropewalk

@@ -27,7 +27,7 @@ struct TensorToSave {
 /// A tensor that was read; `data` points into the SafetensorsFile and need not be aligned.
 struct StoredTensor {
   std::string name;
-  std::string dtype;
+  std::string dtype;  ///< also of the format's others: "F16", "BF16", "U8", ...
   std::vector<int64_t> shape;
   std::span<const std::byte> data;
 };
@@ -61,6 +61,9 @@ void write_safetensors(const std::string& path, const std::vector<TensorToSave>&
 /// and the checksum where there is one (files of other programs have none).
 /// @throws CheckpointError
 SafetensorsFile read_safetensors(const std::string& path);
+
+/// The `__metadata__` alone; of the file nothing but its header is read. @throws CheckpointError
+std::map<std::string, std::string> read_safetensors_metadata(const std::string& path);
 
 /// 64-bit checksum, continuing from `seed`. Any change within 8 bytes changes it; others do but for 1 in 2^64.
 uint64_t checksum64(const void* data, std::size_t bytes, uint64_t seed);

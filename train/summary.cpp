@@ -43,7 +43,8 @@ void write_run_summary(const std::string& directory, const Config& config, int64
                             {"tokens_per_s", finite(tokens_per_s)},
                             {"final", {{"step", state.step}, {"train_loss", finite(state.train_loss)}, {"eval", eval}}},
                             {"best", {{"loss", numbers(state.best_loss)}}}};
-  if (!config.train.from.empty()) summary["from"] = {{"run", config.train.from}, {"step", state.from_step}};
+  if (!config.train.from.empty()) summary["from"] = {{"run", config.train.from}};
+  if (!config.train.from.empty() && state.from_step >= 0) summary["from"]["step"] = state.from_step;
   if (const std::optional<Divergence>& divergence = state.divergence) {
     summary["diverged"] = {{"step", divergence->step},
                            {"module", divergence->module},

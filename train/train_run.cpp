@@ -32,6 +32,7 @@
 #include "train/text.h"
 #include "train/trainer.h"
 #include "train/warnings.h"
+#include "train/weights_file.h"
 
 namespace ropewalk {
 namespace {
@@ -144,31 +145,43 @@ void take_indexers(const Config& now, Config& trained) {
   trained.attention.index_dim = now.attention.index_dim;
 }
 
-/// Can the parameters of the run that this one begins with be its own? A run that has begun is not asked again: where
-/// it came from may be gone.
+/// Can the parameters that this run begins with be its own? A run that has begun is not asked again: where it came from
+/// may be gone. Whether the tensors of a file are those of the model, load_weights() finds.
 void check_beginning(const TrainRequest& request) {
-  const std::string& from = request.config.config.train.from;
+  const Config& config = request.config.config;
+  const std::string& from = config.train.from;
   if (from.empty() || request.resume) return;
-  if (!std::filesystem::exists(config_in(from))) {
-    throw ConfigError({fmt::format("{}: error: train.from = {}: holds no run (no config.ini)",
-                                   request.config.origin("train.from").text(), from)});
+  const std::string origin = request.config.origin("train.from").text();
+  const bool is_file = is_weights_file(from);
+  if (!is_file && !std::filesystem::exists(config_in(from))) {
+    throw ConfigError({fmt::format("{}: error: train.from = {}{}", origin, from, kNothingToBeginWith)});
+  }
+  Config trained;
+  if (!is_file) {
+    trained = load_config(config_in(from), {}).config;
+  } else if (const WeightsHeader header = read_weights_header(from); header.config) {
+    trained = *header.config;
+    trained.train.dtype = config.train.dtype;  // what a file holds is converted
+  } else {
+    return;
   }
   std::vector<std::string> errors;
-  Config trained = load_config(config_in(from), {}).config;
-  if (adds_indexers(request.config.config, trained)) take_indexers(request.config.config, trained);
-  for (const std::string& conflict : parameter_conflicts(request.config.config, trained)) {
-    errors.push_back(fmt::format("{}: error: {}; the parameters of train.from = {} were made for the second",
-                                 request.config.origin("train.from").text(), conflict, from));
+  if (!is_file && adds_indexers(config, trained)) take_indexers(config, trained);
+  for (const std::string& conflict : parameter_conflicts(config, trained)) {
+    errors.push_back(fmt::format("{}: error: {}; the parameters of train.from = {} were made for the second", origin,
+                                 conflict, from));
   }
   if (!errors.empty()) throw ConfigError(errors);
 }
 
-/// The vocabulary that the parameters at hand were trained with: that of the run itself or of the one it begins with.
+/// The vocabulary that the parameters at hand were trained with: that of the run itself or of what it begins with.
 std::optional<Tokenizer> known_tokenizer(const TrainRequest& request) {
-  if (request.config.config.train.from.empty()) return {};
+  const std::string& from = request.config.config.train.from;
+  if (from.empty()) return {};
   const std::string own = vocabulary_in(request.directory);
-  const std::string file =
-      request.resume && std::filesystem::exists(own) ? own : vocabulary_in(request.config.config.train.from);
+  if (request.resume && std::filesystem::exists(own)) return load_tokenizer(own);
+  if (is_weights_file(from)) return read_weights_header(from).vocabulary;
+  const std::string file = vocabulary_in(from);
   return std::filesystem::exists(file) ? std::optional(load_tokenizer(file)) : std::nullopt;
 }
 
@@ -275,19 +288,26 @@ class Run {
       write_configuration(directory);
       EventLog events(events_in(directory));
       nlohmann::json origin = nlohmann::json::object();
-      if (state_.from_step >= 0) origin = {{"from", config_.train.from}, {"from_step", state_.from_step}};
+      if (!config_.train.from.empty()) origin["from"] = config_.train.from;
+      if (state_.from_step >= 0) origin["from_step"] = state_.from_step;
       events.append("started", 0, origin);
       RunLog log = RunLog::create(lock, schema, header(directory));
       files_.emplace(Files{directory, std::move(lock), std::move(events), std::move(log)});
     }
   }
 
-  /// Drawn, or those of another run; a checkpoint of this one then replaces them.
+  /// Drawn, or those of another run or a file; a checkpoint of this one then replaces them.
   void begin_parameters() {
     if (config_.train.from.empty()) return setup_.model->initialize(static_cast<uint64_t>(config_.train.seed));
     if (request_.resume && latest_checkpoint(checkpoints_in(request_.directory)).checkpoint) return;
-    const Checkpoint begun = require_checkpoint(config_.train.from);
-    if (adds_indexers(request_.config.config, load_config(config_in(config_.train.from), {}).config)) {
+    const std::string& from = config_.train.from;
+    if (is_weights_file(from)) {
+      load_weights(from, config_, *setup_.model);
+      state_.from_step = read_weights_header(from).step.value_or(-1);
+      return;
+    }
+    const Checkpoint begun = require_checkpoint(from);
+    if (adds_indexers(request_.config.config, load_config(config_in(from), {}).config)) {
       setup_.model->initialize(static_cast<uint64_t>(config_.train.seed));
       load_parameters(begun, *setup_.model, is_index_parameter);
     } else {

@@ -164,5 +164,35 @@ TEST(Safetensors, TheChecksumSeesEveryBitAndTheOrder) {
   EXPECT_NE(checksum64("\0\0", 1, 0), checksum64("\0\0", 2, 0));
 }
 
+TEST(Safetensors, TypesOfOtherProgramsAreReadAndNotWritten) {
+  const TemporaryDirectory dir;
+  const std::string header =
+      R"({"a":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]},"b":{"dtype":"BOOL","shape":[3],"data_offsets":[4,7]}})";
+  write_text(dir / "a.safetensors", file_of(header, "1234567"));
+  const SafetensorsFile file = read_safetensors(dir / "a.safetensors");
+  EXPECT_EQ(file.tensor("a").dtype, "BF16");
+  EXPECT_EQ(file.tensor("b").data.size(), 3U);
+  EXPECT_NE(message_of<CheckpointError>([&] {
+              write_safetensors(dir / "b.safetensors", {{"a", "BF16", {2}, kWeights.data()}}, {});
+            }).find("use F32, F64 or I64"),
+            std::string::npos);
+}
+
+TEST(Safetensors, MetadataAreReadWithoutTheTensors) {
+  const TemporaryDirectory dir;
+  write_example(dir / "a.safetensors");
+  const std::string whole = read_text(dir / "a.safetensors");
+  const auto metadata = read_safetensors(dir / "a.safetensors").metadata();
+  EXPECT_EQ(read_safetensors_metadata(dir / "a.safetensors"), metadata);
+  uint64_t length = 0;
+  std::memcpy(&length, whole.data(), 8);
+  write_text(dir / "b.safetensors", whole.substr(0, 8 + length));
+  EXPECT_EQ(read_safetensors_metadata(dir / "b.safetensors"), metadata);
+  for (std::size_t size = 0; size < 8 + length; ++size) {
+    write_text(dir / "b.safetensors", whole.substr(0, size));
+    EXPECT_THROW(read_safetensors_metadata(dir / "b.safetensors"), CheckpointError) << size;
+  }
+}
+
 }  // namespace
 }  // namespace ropewalk
