@@ -42,16 +42,19 @@ std::string module_name(std::size_t layer, const std::string& kind) {
   return fmt::format("{}blocks.{}.{}", encoder ? kEncoder : "", layer, kind.substr(encoder ? kEncoder.size() : 0));
 }
 
+/// The first row of /layers in which a module may have begun to grow.
+std::size_t onset_at(const std::vector<int64_t>& steps, int64_t step) {
+  const auto at = static_cast<std::size_t>(std::lower_bound(steps.begin(), steps.end(), step) - steps.begin());
+  return at - std::min(at, kLayersAtOnset);
+}
+
 void find_module(const LogContents& log, BlowUp& found) {
   const LayersTable& layers = log.tables.layers;
   const std::size_t kinds = log.schema.layer_kinds.size();
   const std::size_t width = static_cast<std::size_t>(log.schema.n_layers) * kinds;
   if (width == 0 || layers.grad_norm.empty()) return;
-  const auto at = static_cast<std::size_t>(std::lower_bound(layers.step.begin(), layers.step.end(), found.step) -
-                                           layers.step.begin());
-  const std::size_t onset = at - std::min(at, kLayersAtOnset);
-  const std::size_t begin = onset - std::min(onset, kLayersBefore);
-  const std::size_t end = std::min(at + 1, layers.step.size());
+  const auto [begin, end] = layers_about(layers.step, found.step);
+  const std::size_t onset = onset_at(layers.step, found.step);
   if (onset - begin < kFewestLayers) return;
   const auto value = [&](std::size_t row, std::size_t cell) {
     return static_cast<double>(layers.grad_norm[row * width + cell]);
@@ -77,27 +80,51 @@ void find_module(const LogContents& log, BlowUp& found) {
   }
 }
 
+/// The blow-up without its module.
+std::optional<BlowUp> first_spike(const TrainTable& train) {
+  for (std::size_t row = kFewestBefore; row < train.grad_norm.size(); ++row) {
+    const auto begin = train.grad_norm.begin() + static_cast<std::ptrdiff_t>(row - std::min(row, kRowsBefore));
+    const auto here = train.grad_norm.begin() + static_cast<std::ptrdiff_t>(row);
+    const auto value = static_cast<double>(train.grad_norm[row]);
+    // A median costs more than a look at the least.
+    if (std::isfinite(value) && value < BlowUp::kTimes * static_cast<double>(*std::min_element(begin, here))) continue;
+    const double times = times_of(value, {begin, here});
+    if (times >= BlowUp::kTimes) return BlowUp{.step = train.step[row], .times = times};
+  }
+  return std::nullopt;
+}
+
 std::string times_text(double times) {
   return std::isfinite(times) ? fmt::format("{:.3g} times the median before", times) : "not finite";
 }
 
 }  // namespace
 
+std::pair<std::size_t, std::size_t> layers_about(const std::vector<int64_t>& steps, int64_t step) {
+  const std::size_t onset = onset_at(steps, step);
+  const auto at = static_cast<std::size_t>(std::lower_bound(steps.begin(), steps.end(), step) - steps.begin());
+  return {onset - std::min(onset, kLayersBefore), std::min(at + 1, steps.size())};
+}
+
 std::optional<BlowUp> first_blow_up(const LogContents& log) {
-  const TrainTable& train = log.tables.train;
-  for (std::size_t row = kFewestBefore; row < train.grad_norm.size(); ++row) {
-    const auto begin = train.grad_norm.begin() + static_cast<std::ptrdiff_t>(row - std::min(row, kRowsBefore));
-    const auto value = static_cast<double>(train.grad_norm[row]);
-    // A median costs more than a look at the least.
-    const auto here = train.grad_norm.begin() + static_cast<std::ptrdiff_t>(row);
-    if (std::isfinite(value) && value < BlowUp::kTimes * static_cast<double>(*std::min_element(begin, here))) continue;
-    const double times = times_of(value, {begin, here});
-    if (times < BlowUp::kTimes) continue;
-    BlowUp found{.step = train.step[row], .times = times};
-    find_module(log, found);
-    return found;
-  }
-  return std::nullopt;
+  std::optional<BlowUp> found = first_spike(log.tables.train);
+  if (found) find_module(log, *found);
+  return found;
+}
+
+std::optional<BlowUp> first_blow_up_in(LogContents& log) {
+  std::optional<BlowUp> found = first_spike(log.tables.train);
+  LayersTable& layers = log.tables.layers;
+  if (!found || layers.step.empty()) return found;
+  const auto [begin, end] = layers_about(layers.step, found->step);
+  LogContents about{.schema = log.schema};
+  about.tables.layers.step.assign(layers.step.begin() + static_cast<std::ptrdiff_t>(begin),
+                                  layers.step.begin() + static_cast<std::ptrdiff_t>(end));
+  read_log_rows(log, "layers", "grad_norm", begin, end - begin, [&](const LogRows& rows) {
+    about.tables.layers.grad_norm.insert(about.tables.layers.grad_norm.end(), rows.values.begin(), rows.values.end());
+  });
+  find_module(about, *found);
+  return found;
 }
 
 std::string blow_up_text(const BlowUp& blow_up) {

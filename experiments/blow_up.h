@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "train/read_log.h"
 
@@ -24,6 +27,12 @@ struct BlowUp {
 /// before, and the module whose gradient norm was the first to grow so in the rows about that step. The start of a run,
 /// in which norms of single modules grow a hundredfold as they should, is therefore no blow-up.
 std::optional<BlowUp> first_blow_up(const LogContents& log);
+
+/// The rows of /layers, [first, second), that first_blow_up() looks at for a blow-up at this step.
+std::pair<std::size_t, std::size_t> layers_about(const std::vector<int64_t>& steps, int64_t step);
+
+/// first_blow_up() of a log as read_log_outline() gives it, of which it reads no more than it needs.
+std::optional<BlowUp> first_blow_up_in(LogContents& log);
 
 /// "gradients blew up at step 420 (12 times the median before), first in blocks.3.ffn.down (85 times, step 418)"
 std::string blow_up_text(const BlowUp& blow_up);

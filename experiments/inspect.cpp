@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <system_error>
 
+#include "experiments/blow_up.h"
 #include "experiments/comparison.h"
 #include "experiments/csv.h"
 #include "experiments/run_paths.h"
@@ -37,10 +39,21 @@ std::string log_of(const std::string& path) {
   return log;
 }
 
-LogContents contents_of(const std::string& path) {
-  LogContents contents = read_log(log_of(path), LogDamage::left_out);
+/// All but the columns of modules and heads.
+LogContents outline_of(const std::string& path) {
+  LogContents contents = read_log_outline(log_of(path), LogDamage::left_out);
   show_warnings(contents.damage);
   return contents;
+}
+
+/// Gradient norms of the modules, rows [first, first + count) of the log.
+std::vector<float> layer_norms(LogContents& log, std::size_t first, std::size_t count) {
+  const std::size_t noted = log.damage.size();
+  std::vector<float> out;
+  read_log_rows(log, "layers", "grad_norm", first, count,
+                [&](const LogRows& rows) { out.insert(out.end(), rows.values.begin(), rows.values.end()); });
+  show_warnings({log.damage.begin() + static_cast<std::ptrdiff_t>(noted), log.damage.end()});
+  return out;
 }
 
 /// A curve of one run.
@@ -56,7 +69,7 @@ std::vector<double> column_of(Curve curve, const TrainTable& train) {
 }
 
 void fill_from_log(const std::string& path, Curve curve, const StepRange& steps, RunCurve& out) {
-  const LogContents log = contents_of(path);
+  const LogContents log = outline_of(path);
   if (curve == Curve::length) {
     const EvalTable& eval = log.tables.eval;
     std::size_t row = eval.step.size();
@@ -166,7 +179,7 @@ std::pair<std::size_t, std::size_t> rows_of(const LogContents& log, const StepRa
 
 /// The length that a run, or every run of a sweep, was trained at; 0 where they differ.
 int64_t trained_at(const std::string& path) {
-  if (!is_sweep_directory(path)) return contents_of(path).schema.train_length;
+  if (!is_sweep_directory(path)) return outline_of(path).schema.train_length;
   const std::vector<int64_t> lengths = compare(read_sweep_results(path).runs).train_lengths;
   return lengths.size() == 1 ? lengths.front() : 0;
 }
@@ -175,8 +188,14 @@ int64_t trained_at(const std::string& path) {
 
 std::string inspect(const std::string& path, const InspectOptions& options, const TextStyle& style) {
   if (is_sweep_directory(path)) return comparison_text(compare(read_sweep_results(path).runs), style);
-  const LogContents contents = contents_of(path);
-  return log_text(contents, RunPaths{directory_of(contents.path)}.events(), options, style);
+  LogContents log = outline_of(path);
+  const std::optional<BlowUp> blow_up = first_blow_up_in(log);
+  LayersTable& layers = log.tables.layers;
+  if (!layers.step.empty()) {
+    const std::size_t row = shown_layers_row(layers.step, options.steps);
+    layers = {.step = {layers.step[row]}, .grad_norm = layer_norms(log, row, 1)};
+  }
+  return log_text(log, blow_up, RunPaths{directory_of(log.path)}.events(), options, style);
 }
 
 std::string inspect_plot(const std::string& path, Curve curve, const StepRange& steps, const TextStyle& style) {
@@ -199,25 +218,23 @@ std::string inspect_plot(const std::string& path, Curve curve, const StepRange& 
 
 std::string inspect_layers(const std::string& path, const std::string& kind, const StepRange& steps,
                            const TextStyle& style) {
-  const LogContents log = contents_of(path);
+  LogContents log = outline_of(path);
   const std::size_t index = index_of_kind(log, kind);
   const auto [begin, end] = rows_of(log, steps);
   const std::size_t kinds = log.schema.layer_kinds.size();
   const auto n_layers = static_cast<std::size_t>(log.schema.n_layers);
   TextHeatMap map{.title = fmt::format("gradient norm of {} by layer and step", printable(kind))};
   for (std::size_t layer = 0; layer < n_layers; ++layer) map.rows.push_back(fmt::format("{}", layer));
-  for (std::size_t row = begin; row < end; ++row) {
-    map.steps.push_back(log.tables.layers.step[row]);
-    for (std::size_t layer = 0; layer < n_layers; ++layer) {
-      map.values.push_back(log.tables.layers.grad_norm[(row * n_layers + layer) * kinds + index]);
-    }
-  }
+  for (std::size_t row = begin; row < end; ++row) map.steps.push_back(log.tables.layers.step[row]);
+  read_log_rows(log, "layers", "grad_norm", begin, end - begin, [&](const LogRows& rows) {
+    for (std::size_t at = index; at < rows.values.size(); at += kinds) map.values.push_back(rows.values[at]);
+  });
   return text_heat_map(map, kWidth, style);
 }
 
 std::string inspect_csv(const std::string& path, const StepRange& steps) {
   if (is_sweep_directory(path)) return results_csv(read_sweep_results(path));
-  const LogContents log = contents_of(path);
+  const LogContents log = outline_of(path);
   const TrainTable& train = log.tables.train;
   std::string out = "step";
   const auto is_there = [&](const ColumnSpec& spec) { return row_size(log.schema, "train", spec) > 0; };
@@ -251,7 +268,8 @@ std::string inspect_plot_csv(const std::string& path, Curve curve, const StepRan
 }
 
 std::string inspect_layers_csv(const std::string& path, const std::string& kind, const StepRange& steps) {
-  const LogContents log = contents_of(path);
+  const LogContents log = read_log(log_of(path), LogDamage::left_out);
+  show_warnings(log.damage);
   const auto [begin, end] = rows_of(log, steps);
   const std::size_t kinds = log.schema.layer_kinds.size();
   const std::size_t first = kind.empty() ? 0 : index_of_kind(log, kind);

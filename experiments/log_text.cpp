@@ -13,7 +13,6 @@
 #include <string_view>
 #include <system_error>
 
-#include "experiments/blow_up.h"
 #include "experiments/comparison.h"
 #include "train/durable_file.h"
 #include "train/events.h"
@@ -180,30 +179,6 @@ std::vector<std::string> heading_lines(const std::string& kind) {
   return out;
 }
 
-/// The row at the step asked for, or the last in the range.
-std::size_t row_of_step(const std::vector<int64_t>& steps, const StepRange& range) {
-  if (range.first != range.last) {
-    std::size_t row = steps.size();
-    while (row > 0 && !range.holds(steps[row - 1])) --row;
-    if (row > 0) return row - 1;
-    throw std::runtime_error(fmt::format("no layers were logged in the steps {}; they are from {} to {}", range.text(),
-                                         steps.front(), steps.back()));
-  }
-  const int64_t wanted = range.first;
-  const auto found = std::find(steps.begin(), steps.end(), wanted);
-  if (found == steps.end()) {
-    const auto nearest = std::min_element(steps.begin(), steps.end(), [&](int64_t a, int64_t b) {
-      return std::abs(static_cast<double>(a) - static_cast<double>(wanted)) <
-             std::abs(static_cast<double>(b) - static_cast<double>(wanted));
-    });
-    throw std::runtime_error(
-        fmt::format("no layers were logged at step {}; the nearest is {} (log.layers_every says how "
-                    "often they are)",
-                    wanted, *nearest));
-  }
-  return static_cast<std::size_t>(found - steps.begin());
-}
-
 /// The columns of one stack: these kinds, without the prefix.
 std::string stack_text(const LogContents& log, std::size_t row, const std::vector<std::size_t>& stack,
                        std::string_view prefix, const TextStyle& style) {
@@ -244,7 +219,7 @@ std::string stack_text(const LogContents& log, std::size_t row, const std::vecto
 std::string layers_text(const LogContents& log, const StepRange& steps, const TextStyle& style) {
   const LayersTable& layers = log.tables.layers;
   if (layers.step.empty()) return "";
-  const std::size_t row = row_of_step(layers.step, steps);
+  const std::size_t row = shown_layers_row(layers.step, steps);
   std::vector<std::size_t> encoder;
   std::vector<std::size_t> others;
   for (std::size_t kind = 0; kind < log.schema.layer_kinds.size(); ++kind) {
@@ -279,12 +254,35 @@ std::string StepRange::text() const {
   return last == std::numeric_limits<int64_t>::max() ? fmt::format("{}..", first) : fmt::format("{}..{}", first, last);
 }
 
-std::string log_text(const LogContents& log, const std::string& events, const InspectOptions& options,
-                     const TextStyle& style) {
+std::size_t shown_layers_row(const std::vector<int64_t>& steps, const StepRange& range) {
+  if (range.first != range.last) {
+    std::size_t row = steps.size();
+    while (row > 0 && !range.holds(steps[row - 1])) --row;
+    if (row > 0) return row - 1;
+    throw std::runtime_error(fmt::format("no layers were logged in the steps {}; they are from {} to {}", range.text(),
+                                         steps.front(), steps.back()));
+  }
+  const int64_t wanted = range.first;
+  const auto found = std::find(steps.begin(), steps.end(), wanted);
+  if (found == steps.end()) {
+    const auto nearest = std::min_element(steps.begin(), steps.end(), [&](int64_t a, int64_t b) {
+      return std::abs(static_cast<double>(a) - static_cast<double>(wanted)) <
+             std::abs(static_cast<double>(b) - static_cast<double>(wanted));
+    });
+    throw std::runtime_error(
+        fmt::format("no layers were logged at step {}; the nearest is {} (log.layers_every says how "
+                    "often they are)",
+                    wanted, *nearest));
+  }
+  return static_cast<std::size_t>(found - steps.begin());
+}
+
+std::string log_text(const LogContents& log, const std::optional<BlowUp>& blow_up, const std::string& events,
+                     const InspectOptions& options, const TextStyle& style) {
   const bool locked = run_is_locked(directory_of(log.path));
   std::string out = header_text(log, locked);
   if (const std::string divergence = first_divergence(events); !divergence.empty()) out += style.red(divergence);
-  if (const auto found = first_blow_up(log); found) out += style.red(blow_up_text(*found) + "\n");
+  if (blow_up) out += style.red(blow_up_text(*blow_up) + "\n");
   for (const std::string& part :
        {train_text(log.tables.train, options, style), eval_text(log, style), layers_text(log, options.steps, style)}) {
     if (!part.empty()) out += "\n" + part;

@@ -2,8 +2,11 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "experiments/blow_up.h"
 #include "experiments/terminal.h"
 #include "train/read_log.h"
 
@@ -25,10 +28,15 @@ struct InspectOptions {
   StepRange steps = {};
 };
 
+/// The row of /layers that the tables show: at the one step asked for, or the last in the range. Throws
+/// std::runtime_error where there is none.
+std::size_t shown_layers_row(const std::vector<int64_t>& steps, const StepRange& range);
+
 /// What a log holds, as tables of at most 80 columns: header, training, evaluation by length, gradient norms by layer
-/// and module at the last of the steps. `events` is the run's events.jsonl, which may be missing: it tells which module
-/// first was not finite. Throws std::runtime_error if no layers were logged at the one step asked for.
-std::string log_text(const LogContents& log, const std::string& events, const InspectOptions& options,
-                     const TextStyle& style);
+/// and module at the last of the steps, the only row of /layers that is looked at. `events` is the run's events.jsonl,
+/// which may be missing: it tells which module first was not finite. Throws std::runtime_error if no layers were logged
+/// at the one step asked for.
+std::string log_text(const LogContents& log, const std::optional<BlowUp>& blow_up, const std::string& events,
+                     const InspectOptions& options, const TextStyle& style);
 
 }  // namespace ropewalk

@@ -98,7 +98,7 @@ WatchFrame frame_of_run(const std::string& directory, std::size_t width, std::si
     }
     return {.text = "the log has not begun\n", .line = "the log has not begun", .over = !locked};
   }
-  const LogContents log = read_log(RunPaths{directory}.log(), LogDamage::left_out);
+  LogContents log = read_log_outline(RunPaths{directory}.log(), LogDamage::left_out);
   const TrainTable& train = log.tables.train;
   WatchFrame out;
   const std::string status = status_of(log, locked);
@@ -120,7 +120,7 @@ WatchFrame frame_of_run(const std::string& directory, std::size_t width, std::si
   out.line += fmt::format("  {}  {}{}", count, figures(train), left);
   const std::string evaluation = evaluation_text(log);
   if (!evaluation.empty()) text += cut(evaluation, width) + "\n";
-  const std::optional<BlowUp> blow_up = first_blow_up(log);
+  const std::optional<BlowUp> blow_up = first_blow_up_in(log);
   if (blow_up) text += style.red(cut(blow_up_text(*blow_up), width)) + "\n";
 
   // Two plots and their titles, labels and axes share what rows are left.

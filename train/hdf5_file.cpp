@@ -413,7 +413,8 @@ class FileWalk {
     std::vector<hsize_t> start(about.shape.size(), 0), extent = about.shape;
     uint64_t row_size = 1;
     for (std::size_t i = 1; i < extent.size(); ++i) row_size = multiply(row_size, extent[i]);
-    if (extent.empty() || extent[0] < request.rows || row_size != request.row_size) {
+    const bool has_rows = !extent.empty() && request.first <= extent[0] && request.rows <= extent[0] - request.first;
+    if (!has_rows || row_size != request.row_size) {
       fail(object, "has another shape than before");
     }
     // Whole chunks, so that none is decompressed twice.
@@ -425,9 +426,10 @@ class FileWalk {
     const uint64_t chunk_rows = std::max<uint64_t>(chunk[0], 1);
     const uint64_t step = std::max<uint64_t>(kSlabBytes / row_bytes / chunk_rows, 1) * chunk_rows;
     std::vector<float> values;
-    for (uint64_t first = 0; first < request.rows; first += step) {
+    const uint64_t end = request.first + request.rows;
+    for (uint64_t first = request.first; first < end; first += extent[0]) {
       start[0] = first;
-      extent[0] = std::min(step, request.rows - first);
+      extent[0] = std::min(step - first % step, end - first);
       values.resize(extent[0] * row_size);
       const Handle in_memory(H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr));
       const bool read =
@@ -592,10 +594,13 @@ void read_row_records(ByteReader& in, std::span<const Hdf5RowsRequest> requests,
     rows.request = in.value<uint64_t>();
     rows.first = in.value<uint64_t>();
     rows.count = in.value<uint64_t>();
-    const uint64_t most = rows.request < requests.size() ? requests[rows.request].rows : 0;
-    if (rows.first > most || rows.count > most - rows.first) throw ChildError("it sent nonsense");
+    const Hdf5RowsRequest asked = rows.request < requests.size() ? requests[rows.request] : Hdf5RowsRequest{};
+    const uint64_t end = asked.first + asked.rows;
+    if (rows.first < asked.first || rows.first > end || rows.count > end - rows.first) {
+      throw ChildError("it sent nonsense");
+    }
     if (record == Record::rows) {
-      rows.values = in.vector<float>(multiply(rows.count, requests[rows.request].row_size));
+      rows.values = in.vector<float>(multiply(rows.count, asked.row_size));
     } else {
       rows.damage = in.text();
     }

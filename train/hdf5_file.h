@@ -76,10 +76,11 @@ enum class Hdf5Access : uint8_t {
 Hdf5File read_hdf5(const std::string& path, Hdf5Access access,
                    const std::function<bool(const std::string& object)>& wanted = {});
 
-/// The first rows of a dataset of floating-point numbers of at most 32 bits.
+/// Rows of a dataset of floating-point numbers of at most 32 bits.
 struct Hdf5RowsRequest {
   std::string object;
-  uint64_t rows = 0;      ///< at most as many as the dataset has
+  uint64_t first = 0;     ///< row to begin with
+  uint64_t rows = 0;      ///< from there on; the dataset has them
   uint64_t row_size = 0;  ///< values in a row
 };
 
@@ -91,8 +92,8 @@ struct Hdf5Rows {
   std::string damage;         ///< why they cannot; "" if they can
 };
 
-/// Reads datasets that need not fit into memory: each from its first to its last row, about a megabyte at a time, which
-/// goes to `sink`. A damaged chunk costs the rows that are read with it. As careful as read_hdf5().
+/// Reads datasets that need not fit into memory: each from the first to the last row asked for, about a megabyte at a
+/// time, which goes to `sink`. A damaged chunk costs the rows that are read with it. As careful as read_hdf5().
 /// @throws Hdf5Error also where a dataset is missing, or its shape or type is not as asked for.
 void read_hdf5_rows(const std::string& path, Hdf5Access access, std::span<const Hdf5RowsRequest> requests,
                     const std::function<void(const Hdf5Rows&)>& sink);

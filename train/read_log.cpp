@@ -7,6 +7,7 @@
 #include <system_error>
 #include <type_traits>
 
+#include "framework/error.h"
 #include "train/durable_file.h"
 #include "train/hdf5_file.h"
 #include "train/log_file.h"
@@ -137,7 +138,7 @@ void read_group(const Hdf5File& file, const LogSchema& schema, const char* name,
     const uint64_t size = row_size(schema, name, spec);
     if (slabs != nullptr) {
       const bool there = size > 0 && file.has_dataset(path + spec.name);
-      if (there) slabs->push_back({name, spec.name, {path + spec.name, rows, size}});
+      if (there) slabs->push_back({name, spec.name, {path + spec.name, 0, rows, size}});
       return;
     }
     constexpr Value unwritten = std::is_same_v<Value, int64_t> ? Value(-1) : std::numeric_limits<Value>::quiet_NaN();
@@ -219,6 +220,35 @@ LogContents read_log_in_slabs(const std::string& path, LogDamage damage,
     LogContents log = read_contents(path, damage, &columns);
     visit_slabs(log, columns, damage, visit);
     return log;
+  } catch (const Hdf5Error& error) {
+    throw LogError(std::string("cannot read log ") + error.what());
+  }
+}
+
+LogContents read_log_outline(const std::string& path, LogDamage damage) {
+  try {
+    std::vector<SlabColumn> columns;
+    return read_contents(path, damage, &columns);
+  } catch (const Hdf5Error& error) {
+    throw LogError(std::string("cannot read log ") + error.what());
+  }
+}
+
+void read_log_rows(LogContents& log, const std::string& group, const std::string& column, std::size_t first,
+                   std::size_t count, const std::function<void(const LogRows& rows)>& visit) {
+  const std::string object = "/" + group + "/" + column;
+  SlabColumn wanted{group, column, {object, first, count, 0}};
+  for_each_group(log.tables, [&](const char* name, auto& table) {
+    if (group != name) return;
+    require(first <= table.step.size() && count <= table.step.size() - first, "rows {} to {} of {}, which has {} rows",
+            first, first + count, object, table.step.size());
+    for_each_column(table, [&](const ColumnSpec& spec, auto&) {
+      if (column == spec.name) wanted.request.row_size = row_size(log.schema, name, spec);
+    });
+  });
+  require(wanted.request.row_size > 0 && is_slab_column(object), "{} is no column that is read by rows", object);
+  try {
+    visit_slabs(log, {wanted}, LogDamage::left_out, [&](const LogContents&, const LogRows& rows) { visit(rows); });
   } catch (const Hdf5Error& error) {
     throw LogError(std::string("cannot read log ") + error.what());
   }

@@ -44,6 +44,15 @@ struct LogRows {
 LogContents read_log_in_slabs(const std::string& path, LogDamage damage,
                               const std::function<void(const LogContents& log, const LogRows& rows)>& visit);
 
+/// read_log_in_slabs() without looking at any slab: all that a log holds but those columns.
+LogContents read_log_outline(const std::string& path, LogDamage damage);
+
+/// `visit` gets rows [first, first + count) of one column of `layers`, `residual` or `attention`, some at a time; what
+/// cannot be read is NaN, and noted in the log. `log` is as read_log_outline() gave it. Throws LogError as it does, and
+/// Error where the column has no such rows.
+void read_log_rows(LogContents& log, const std::string& group, const std::string& column, std::size_t first,
+                   std::size_t count, const std::function<void(const LogRows& rows)>& visit);
+
 /// Removes the rows with step > last_step from every group.
 void cut_after(LogTables& tables, int64_t last_step);
 /// The same for one group.

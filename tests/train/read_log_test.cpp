@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "framework/error.h"
 #include "long_log.h"
 #include "storage_testing.h"
 #include "train/hdf5_file.h"
@@ -102,6 +103,34 @@ TEST(ReadLog, ADamagedColumnIsNamedAndTheOthersCanBeRead) {
     if (::testing::Test::HasFailure()) return;
   }
   EXPECT_EQ(damaged.size(), 3U);
+}
+
+TEST(ReadLogRows, GivesTheRowsAskedForAndNoOthers) {
+  const TemporaryDirectory dir;
+  write_long_log(dir.path(), {.steps = 700, .layers = 5, .kinds = 3, .heads = 2});
+  const LogContents whole = read_log(dir / "log.h5");
+  LogContents outline = read_log_outline(dir / "log.h5", LogDamage::refused);
+  EXPECT_EQ(outline.tables.train.loss, whole.tables.train.loss);
+  EXPECT_EQ(outline.tables.layers.step, whole.tables.layers.step);
+  EXPECT_TRUE(outline.tables.layers.grad_norm.empty());
+  const std::size_t rows = whole.tables.layers.step.size();
+  ASSERT_GT(rows, 50U);
+  for (const auto& [first, count] :
+       {std::pair<std::size_t, std::size_t>{0, rows}, {rows - 1, 1}, {7, 30}, {0, 1}, {rows, 0}}) {
+    std::vector<float> values;
+    read_log_rows(outline, "layers", "update_ratio", first, count, [&](const LogRows& slab) {
+      EXPECT_EQ(slab.first, first + values.size() / 15);
+      values.insert(values.end(), slab.values.begin(), slab.values.end());
+    });
+    const auto begin = whole.tables.layers.update_ratio.begin() + static_cast<std::ptrdiff_t>(first * 15);
+    EXPECT_TRUE(std::equal(values.begin(), values.end(), begin, begin + static_cast<std::ptrdiff_t>(count * 15)));
+  }
+  const auto refused = [&](const char* group, const char* column, std::size_t first, std::size_t count) {
+    return message_of<Error>([&] { read_log_rows(outline, group, column, first, count, [](const LogRows&) {}); });
+  };
+  EXPECT_NE(refused("layers", "grad_norm", rows, 1).find("which has"), std::string::npos);
+  EXPECT_NE(refused("layers", "grad_nrm", 0, 1).find("no column"), std::string::npos);
+  EXPECT_NE(refused("train", "loss", 0, 1).find("no column that is read by rows"), std::string::npos);
 }
 
 /// What read_log_in_slabs() hands on, put together again.
