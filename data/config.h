@@ -17,6 +17,7 @@ struct DataConfig {
   int64_t alphabet = 0;              ///< tasks: payload symbols (associative_recall: keys, and as many values); 0: 32,
                                      ///< and 256 for associative_recall
   std::string digit_order = "most_significant_first";  ///< addition: or least_significant_first
+  int64_t gap = 0;             ///< associative_recall: positions with nothing to read between pairs and queries
   int64_t train_problems = 0;  ///< tasks: size of a fixed training set that steps draw from; 0: all problems fresh
   double validation_fraction = 0.1;  ///< held out from the end of the text
   double mask_probability = 0.15;    ///< encoder: share of positions that it has to predict

@@ -103,10 +103,11 @@ class TaskDataset : public Dataset {
 
   std::string describe() const override {
     return fmt::format(
-        "{}: {}, {} to {} {} in training, {}{}, vocabulary {}", task_.kind->name, task_.kind->summary, task_.min_length,
-        task_.max_length, task_.kind->length_unit,
+        "{}: {}, {} to {} {} in training, {}{}{}, vocabulary {}", task_.kind->name, task_.kind->summary,
+        task_.min_length, task_.max_length, task_.kind->length_unit,
         task_.train_problems == 0 ? "every problem fresh" : fmt::format("{} problems", task_.train_problems),
-        task_.least_significant_first ? ", least significant digit first" : "", vocab_size());
+        task_.least_significant_first ? ", least significant digit first" : "",
+        task_.gap > 0 ? fmt::format(", a gap of {} before the queries", task_.gap) : "", vocab_size());
   }
 
   uint64_t fingerprint() const override {
@@ -116,6 +117,7 @@ class TaskDataset : public Dataset {
       hash.add(static_cast<uint64_t>(value));
     }
     hash.add(task_.least_significant_first ? 1 : 0);
+    if (task_.gap > 0) hash.add(static_cast<uint64_t>(task_.gap));  // earlier versions had none
     return hash.value();
   }
 

@@ -10,6 +10,7 @@
 #include "framework/message.h"
 #include "train/bench/decode.h"
 #include "train/bench/ops.h"
+#include "train/bench/recall.h"
 #include "train/bench/scaling.h"
 #include "train/bench/step.h"
 #include "train/bench/variants.h"
@@ -152,6 +153,11 @@ std::vector<std::string> warnings_of_variants(const BenchCall& call) {
   return common;
 }
 
+std::string recall(const BenchCall& call) {
+  const RecallBench result = bench_recall(call.subject({}));
+  return call.json ? to_json(result) + "\n" : to_text(result);
+}
+
 struct Benchmark {
   const char* name;
   std::string (*run)(const BenchCall&);
@@ -165,7 +171,8 @@ const std::vector<Benchmark>& benchmarks() {
                                              {"ops", ops, 6, {"--only"}},
                                              {"scaling", scaling, 10, {"--over", "--values"}},
                                              {"variants", variants, 10, {}, warnings_of_variants},
-                                             {"decode", decode, 3, {}}};
+                                             {"decode", decode, 3, {}},
+                                             {"recall", recall, 0, {}}};
   return all;
 }
 

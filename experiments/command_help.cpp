@@ -131,11 +131,26 @@ std::vector<CommandInfo> make_infos() {
        true},
       {"inspect",
        "RUN|SWEEP",
-       "what a log holds, as tables",
-       "RUN is a run's directory or its log.h5, finished, killed or still running: header, last training rows,\n"
-       "evaluation by length, gradient norms by layer and module, and what first was not finite. For the directory of\n"
-       "a sweep: the comparison of its runs so far.\n",
-       {{"--step", "N", "the layers at this step; default: the last"}, {"--rows", "N", "training rows; default: 10"}}},
+       "what a log holds: tables, plots in the terminal, CSV",
+       "RUN is a run's directory or its log.h5, finished, killed or still running: header, what first was not finite\n"
+       "and where gradients blew up, last training rows, evaluation by length, gradient norms by layer and module. "
+       "For\n"
+       "the directory of a sweep: the comparison of its runs so far.\n\n"
+       "  ropewalk inspect RUN --plot loss --step 100..      a curve; of a sweep one for each variant\n"
+       "  ropewalk inspect RUN --layers --kind ffn.down      gradient norms over step and layer\n"
+       "  ropewalk inspect RUN --layers --csv                what is logged of every module\n",
+       {{"--plot", "CURVE", "loss, grad_norm (over steps) or length (held-out loss over length)"},
+        {"--layers", "", "a heat map of gradient norms over step and layer"},
+        {"--kind", "KIND", "with --layers: of these modules, as attention.query; default: block, CSV: all"},
+        {"--step", "A..B", "only these steps; one step N: the layers at it"},
+        {"--rows", "N", "training rows of the table; default: 10"},
+        {"--csv", "", "the numbers themselves"}}},
+      {"watch",
+       "RUN|SWEEP",
+       "a run or sweep while it goes on, in the terminal",
+       "Redraws state, progress and curves until nothing writes the run any more; where standard output is no\n"
+       "terminal, a line where something changed. Nothing is written and nobody hindered: Ctrl-C ends the watching.\n",
+       {{"--every", "SECONDS", "between looks; default: 1"}}},
       {"report",
        "DIR ...",
        "one self-contained HTML page",
@@ -173,7 +188,7 @@ std::vector<CommandInfo> make_infos() {
        "Runs every case through the kernels in f64 and f32 and prints the worst error of each kind; exit code 0 only\n"
        "if none failed.\n"},
       {"bench",
-       "step|ops|scaling|variants|decode [SIZE|FILE] [section.key=value ...]",
+       "step|ops|scaling|variants|decode|recall [SIZE|FILE] [section.key=value ...]",
        "what training and decoding cost on this machine, and what the machine allows",
        "All figures are medians, measured now. Alternatives take turns; a ratio is the median over the rounds of the\n"
        "ratio within a round, so that what slows the machine down slows both. Beside it stand its quartiles; it is\n"
@@ -187,7 +202,9 @@ std::vector<CommandInfo> make_infos() {
        "  scaling   over context length (full attention, and a window of 256), d_model, threads, and trainings side\n"
        "            by side; takes minutes for M\n"
        "  variants  every position encoding over none, rmsnorm over layernorm, what is logged over nothing logged\n"
-       "  decode    a token with a key/value cache at positions 32 to 512, and what the cache takes\n\n"
+       "  decode    a token with a key/value cache at positions 32 to 512, and what the cache takes\n"
+       "  recall    share of the keys that an indexer chooses in f32 which int8 finds, with and without a Hadamard\n"
+       "            rotation, on vectors with outliers; no time is measured\n\n"
        "FILE is an experiment file, of a sweep its first run, measured on its own data. SIZE is XS, S, M (default)\n"
        "or L, on random tokens (so that [data] is not read):\n\n"
        "  XS  d_model 32,  2 layers, 2 heads, context 32,  batch 8,  65 tokens\n"

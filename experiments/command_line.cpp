@@ -14,7 +14,7 @@
 #include "experiments/comparison.h"
 #include "experiments/exit_code.h"
 #include "experiments/export_command.h"
-#include "experiments/inspect.h"
+#include "experiments/inspect_command.h"
 #include "experiments/report.h"
 #include "experiments/run_paths.h"
 #include "experiments/run_result.h"
@@ -23,6 +23,7 @@
 #include "experiments/sweep_plan.h"
 #include "experiments/sweep_run.h"
 #include "experiments/terminal.h"
+#include "experiments/watch.h"
 #include "framework/message.h"
 #include "train/config_error.h"
 #include "train/config_file.h"
@@ -227,18 +228,12 @@ int config(const Call& call) {
 }
 
 int inspect_log(const Call& call) {
-  if ((call.arguments.has("--rows") || call.arguments.has("--step")) && is_sweep_directory(call.file())) {
-    throw UsageError(
-        fmt::format("--rows and --step are for the log of one run; '{}' is a sweep: give one of the runs "
-                    "in it",
-                    printable(call.file())));
-  }
-  InspectOptions options;
-  options.rows = whole_number(call.arguments, "--rows", options.rows, 0, 1'000'000'000);
-  if (call.arguments.has("--step")) {
-    options.step = whole_number(call.arguments, "--step", 0, 0, int64_t{1} << 62);
-  }
-  print(inspect(call.file(), options, style_of(STDOUT_FILENO)));
+  print(inspect_command(call.arguments, style_of(STDOUT_FILENO)));
+  return kDone;
+}
+
+int watch_log(const Call& call) {
+  watch(call.file(), real_number(call.arguments, "--every", 1, 0.05, 3600));
   return kDone;
 }
 
@@ -287,11 +282,11 @@ struct Command {
   int (*run)(const Call&);
 };
 
-constexpr Command kCommands[] = {{"train", train},       {"sweep", sweep},         {"eval", eval},
-                                 {"sample", sample},     {"probe", probe},         {"describe", describe_model},
-                                 {"config", config},     {"inspect", inspect_log}, {"report", report},
-                                 {"export", export_run}, {"verify", verify},       {"recover", recover},
-                                 {"bench", bench}};
+constexpr Command kCommands[] = {{"train", train},     {"sweep", sweep},         {"eval", eval},
+                                 {"sample", sample},   {"probe", probe},         {"describe", describe_model},
+                                 {"config", config},   {"inspect", inspect_log}, {"watch", watch_log},
+                                 {"report", report},   {"export", export_run},   {"verify", verify},
+                                 {"recover", recover}, {"bench", bench}};
 
 [[noreturn]] void refuse_command(const std::string& name) {
   std::vector<std::string> names;

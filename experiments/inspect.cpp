@@ -3,20 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <nlohmann/json.hpp>
-#include <span>
+#include <map>
 #include <stdexcept>
-#include <string_view>
 #include <system_error>
 
 #include "experiments/comparison.h"
+#include "experiments/csv.h"
 #include "experiments/run_paths.h"
 #include "experiments/run_result.h"
+#include "experiments/text_heat_map.h"
+#include "experiments/text_plot.h"
 #include "train/durable_file.h"
-#include "train/events.h"
-#include "train/run_directory.h"
+#include "train/suggest.h"
 #include "train/text.h"
 #include "train/warnings.h"
 
@@ -26,249 +25,251 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kWidth = 80;
-constexpr std::size_t kCell = 9;
+constexpr std::size_t kRows = 16;
 
-std::string line(const std::string& name, const std::string& value) {
-  return value.empty() ? "" : fmt::format("{:<10}{}\n", name, printable(value));
-}
-
-/// "finished", or for several entries "18 finished, 2 failed".
-std::string status_text(const LogContents& log, bool locked) {
-  const auto text = [&](LogStatus status) {
-    return status == LogStatus::running && !locked ? std::string("killed (no process writes it any more)")
-                                                   : std::string(to_string(status));
-  };
-  if (log.status.size() == 1) return text(log.status.front());
-  std::vector<std::string> parts;
-  for (const LogStatus status :
-       {LogStatus::running, LogStatus::finished, LogStatus::interrupted, LogStatus::diverged, LogStatus::failed}) {
-    const auto count = std::count(log.status.begin(), log.status.end(), status);
-    if (count > 0) parts.push_back(fmt::format("{} {}", count, text(status)));
-  }
-  return joined(parts);
-}
-
-std::string header_text(const LogContents& log, bool locked) {
-  std::string out = line("run", log.header.run_id);
-  out += line("schema", fmt::format("{} {}", kLogSchema, kLogSchemaVersion));
-  out += line("status", status_text(log, locked));
-  const std::vector<int64_t>& steps = log.tables.train.step;
-  if (!steps.empty()) out += line("steps", fmt::format("{} ({} rows)", steps.back(), steps.size()));
-  out += line("started", log.header.started) + line("host", log.header.host) + line("cpu", log.header.cpu);
-  out += line("device", log.header.device) + line("version", log.header.version);
-  return out + line("command", log.header.command_line);
-}
-
-std::string first_divergence(const std::string& events) {
-  std::error_code error;
-  if (events.empty() || !fs::is_regular_file(events, error)) return "";
-  try {
-    for (const nlohmann::json& event : read_events(events)) {
-      if (event.value("kind", "") != "diverged") continue;
-      const std::string where = event.value("where", "");
-      return fmt::format("not finite first at step {} in {}{}\n", event.value("step", int64_t{0}),
-                         printable(event.value("module", "?")), where.empty() ? "" : " (" + printable(where) + ")");
-    }
-  } catch (const std::system_error&) {
-    return "";
-  } catch (const nlohmann::json::exception&) {
-    return "";  // a member of another type than ours: not an event of this program
-  }
-  return "";
-}
-
-std::string cell(double value, const char* format) {
-  return padded_left(std::isfinite(value) ? fmt::format(fmt::runtime(format), value)
-                     : std::isnan(value)  ? "-"
-                                          : "inf",
-                     kCell);
-}
-
-std::string train_text(const TrainTable& train, int64_t rows, const TextStyle& style) {
-  const std::size_t count = train.step.size();
-  if (count == 0) return "no training rows\n";
-  const std::size_t shown = std::min(count, static_cast<std::size_t>(std::max<int64_t>(rows, 0)));
-  if (shown == 0) return "";
-  std::string out = style.bold(fmt::format("training, last {} of {} rows", shown, count)) + "\n";
-  out += style.faint(fmt::format("{:>9} {:>9} {:>10} {:>10} {:>10} {:>10} {:>9}", "step", "loss", "lr", "grad_norm",
-                                 "param_norm", "tokens/s", "time")) +
-         "\n";
-  for (std::size_t i = count - shown; i < count; ++i) {
-    out += fmt::format("{:>9} {:>9.4f} {:>10.3e} {:>10.3e} {:>10.4g} {:>10.0f} {:>9}\n", train.step[i],
-                       unsigned_nan(train.loss[i]), train.lr[i], unsigned_nan(train.grad_norm[i]),
-                       unsigned_nan(train.param_norm[i]), train.tokens_per_s[i], duration_text(train.wall_time[i]));
-  }
-  return out;
-}
-
-std::string lengths_line(std::span<const float> row, std::size_t begin, std::size_t end) {
-  std::string out;
-  for (std::size_t i = begin; i < end; ++i) out += cell(row[i], "{:.4f}");
-  return out + "\n";
-}
-
-std::string eval_table(const LogContents& log, const char* name, const std::vector<float>& values, std::size_t begin,
-                       std::size_t end, const TextStyle& style) {
-  constexpr std::size_t kMostRows = 8;
-  const EvalTable& eval = log.tables.eval;
-  const std::size_t n = log.schema.eval_lengths.size();
-  std::string head = padded_left(name, kCell);
-  std::string multiples = padded_left("step", kCell);
-  for (std::size_t i = begin; i < end; ++i) {
-    head += padded_left(fmt::format("{}", log.schema.eval_lengths[i]), kCell);
-    const double unit = static_cast<double>(std::max<int64_t>(log.schema.train_length, 1));
-    multiples += padded_left(multiple_text(static_cast<double>(log.schema.eval_lengths[i]) / unit), kCell);
-  }
-  std::string out = style.faint(head) + "\n" + style.faint(multiples) + "\n";
-  const std::size_t count = eval.step.size();
-  for (std::size_t row = count - std::min(count, kMostRows); row < count; ++row) {
-    out += padded_left(fmt::format("{}", eval.step[row]), kCell) +
-           lengths_line(std::span(values).subspan(row * n, n), begin, end);
-  }
-  return out;
-}
-
-std::string eval_text(const LogContents& log, const TextStyle& style) {
-  const EvalTable& eval = log.tables.eval;
-  if (eval.step.empty()) return "";
-  std::string out =
-      style.bold(fmt::format("evaluation by length, protocol {}, trained at {}{}", printable(log.schema.eval_protocol),
-                             log.schema.train_length, eval.step.size() > 8 ? "; last 8" : "")) +
-      "\n";
-  constexpr std::size_t kColumns = kWidth / kCell - 1;
-  const std::size_t n = log.schema.eval_lengths.size();
-  for (std::size_t begin = 0; begin < n; begin += kColumns) {
-    const std::size_t end = std::min(n, begin + kColumns);
-    out += eval_table(log, "loss", eval.loss, begin, end, style);
-    if (!eval.accuracy.empty()) out += eval_table(log, "accuracy", eval.accuracy, begin, end, style);
-    if (!eval.exact_match.empty()) out += eval_table(log, "exact", eval.exact_match, begin, end, style);
-  }
-  return out;
-}
-
-/// Kinds of an encoder_decoder's encoder begin with it.
-constexpr std::string_view kEncoder = "encoder.";
-
-/// "attention.query" as two lines of a narrow heading: "attn", "query"; "cross_attention.query": "cross", "query".
-std::pair<std::string, std::string> two_lines(const std::string& kind) {
-  constexpr std::string_view kCross = "cross_attention";
-  std::string text = printable(kind);
-  if (text.starts_with(kCross)) text.erase(kCross.find('_'), kCross.size() - kCross.find('_'));
-  const std::size_t at = text.find_first_of("._");
-  std::pair<std::string, std::string> out = {at == std::string::npos ? "" : text.substr(0, at),
-                                             at == std::string::npos ? text : text.substr(at + 1)};
-  if (out.first == "attention") out.first = "attn";
-  out.first.resize(std::min(out.first.size(), kCell - 1));
-  out.second.resize(std::min(out.second.size(), kCell - 1));
-  return out;
-}
-
-std::size_t row_of_step(const std::vector<int64_t>& steps, const std::optional<int64_t>& wanted) {
-  if (!wanted) return steps.size() - 1;
-  const auto found = std::find(steps.begin(), steps.end(), *wanted);
-  if (found == steps.end()) {
-    const auto nearest = std::min_element(steps.begin(), steps.end(), [&](int64_t a, int64_t b) {
-      return std::abs(static_cast<double>(a) - static_cast<double>(*wanted)) <
-             std::abs(static_cast<double>(b) - static_cast<double>(*wanted));
-    });
-    throw std::runtime_error(
-        fmt::format("no layers were logged at step {}; the nearest is {} (log.layers_every says how "
-                    "often they are)",
-                    *wanted, *nearest));
-  }
-  return static_cast<std::size_t>(found - steps.begin());
-}
-
-/// The columns of one stack: these kinds, without the prefix.
-std::string stack_text(const LogContents& log, std::size_t row, const std::vector<std::size_t>& stack,
-                       std::string_view prefix, const TextStyle& style) {
-  const std::size_t kinds = log.schema.layer_kinds.size();
-  const auto n_layers = static_cast<std::size_t>(log.schema.n_layers);
-  constexpr std::size_t kIndexWidth = 5;
-  constexpr std::size_t kMost = (kWidth - kIndexWidth) / kCell;
-  const std::size_t tables = (stack.size() + kMost - 1) / kMost;
-  const std::size_t per_table = (stack.size() + tables - 1) / std::max<std::size_t>(tables, 1);
-  std::string out;
-  for (std::size_t begin = 0; begin < stack.size(); begin += per_table) {
-    const std::size_t end = std::min(stack.size(), begin + per_table);
-    std::string first(kIndexWidth, ' ');
-    std::string second = "layer";
-    for (std::size_t i = begin; i < end; ++i) {
-      const auto [upper, lower] = two_lines(log.schema.layer_kinds[stack[i]].substr(prefix.size()));
-      first += padded_left(upper, kCell);
-      second += padded_left(lower, kCell);
-    }
-    out += style.faint(first) + "\n" + style.faint(second) + "\n";
-    for (std::size_t layer = 0; layer < n_layers; ++layer) {
-      out += fmt::format("{:>5}", layer);
-      for (std::size_t i = begin; i < end; ++i) {
-        out += cell(log.tables.layers.grad_norm[(row * n_layers + layer) * kinds + stack[i]], "{:.2e}");
-      }
-      out += "\n";
-    }
-  }
-  return out;
-}
-
-std::string layers_text(const LogContents& log, const std::optional<int64_t>& step, const TextStyle& style) {
-  const LayersTable& layers = log.tables.layers;
-  if (layers.step.empty()) return "";
-  const std::size_t row = row_of_step(layers.step, step);
-  std::vector<std::size_t> encoder;
-  std::vector<std::size_t> others;
-  for (std::size_t kind = 0; kind < log.schema.layer_kinds.size(); ++kind) {
-    (log.schema.layer_kinds[kind].starts_with(kEncoder) ? encoder : others).push_back(kind);
-  }
-  std::string out = style.bold(fmt::format("gradient norm by layer and module, {} {}",
-                                           log.tables.train.step.empty() && log.status.size() > 1 ? "entry" : "step",
-                                           layers.step[row])) +
-                    "\n";
-  if (!encoder.empty()) {
-    out += "encoder\n" + stack_text(log, row, encoder, kEncoder, style) + "decoder\n";
-  }
-  out += stack_text(log, row, others, "", style);
-  const StemTable& stem = log.tables.stem;
-  const auto same = std::find(stem.step.begin(), stem.step.end(), layers.step[row]);
-  if (same == stem.step.end()) return out;
-  out += "\n" + style.bold("gradient norm outside the blocks") + "\n";
-  const auto stem_row = static_cast<std::size_t>(same - stem.step.begin());
-  std::size_t width = 20;
-  for (const std::string& kind : log.schema.stem_kinds) width = std::max(width, printable(kind).size());
-  for (std::size_t kind = 0; kind < log.schema.stem_kinds.size(); ++kind) {
-    out += fmt::format("{:<{}}{}\n", printable(log.schema.stem_kinds[kind]), width,
-                       cell(stem.grad_norm[stem_row * log.schema.stem_kinds.size() + kind], "{:.2e}"));
-  }
-  return out;
-}
-
-}  // namespace
-
-std::string log_text(const LogContents& log, const std::string& events, const InspectOptions& options,
-                     const TextStyle& style) {
-  const bool locked = run_is_locked(directory_of(log.path));
-  std::string out = header_text(log, locked);
-  if (const std::string divergence = first_divergence(events); !divergence.empty()) out += style.red(divergence);
-  for (const std::string& part : {train_text(log.tables.train, options.rows, style), eval_text(log, style),
-                                  layers_text(log, options.step, style)}) {
-    if (!part.empty()) out += "\n" + part;
-  }
-  return out;
-}
-
-std::string inspect(const std::string& path, const InspectOptions& options, const TextStyle& style) {
-  if (is_sweep_directory(path)) {
-    const SweepResults sweep = read_sweep_results(path);
-    return comparison_text(compare(sweep.runs), style);
-  }
+std::string log_of(const std::string& path) {
   std::error_code ignored;
   const bool is_directory = fs::is_directory(path, ignored);
   const std::string log = is_directory ? RunPaths{path}.log() : path;
   if (is_directory && !fs::exists(log, ignored)) {
     throw LogError(fmt::format("'{}' holds neither a run's log.h5 nor a sweep's sweep.ini", printable(path)));
   }
-  const LogContents contents = read_log(log, LogDamage::left_out);
+  return log;
+}
+
+LogContents contents_of(const std::string& path) {
+  LogContents contents = read_log(log_of(path), LogDamage::left_out);
   show_warnings(contents.damage);
-  return log_text(contents, RunPaths{directory_of(log)}.events(), options, style);
+  return contents;
+}
+
+/// A curve of one run.
+struct RunCurve {
+  std::string variant;
+  int64_t seed = 0;
+  std::vector<double> x, y;
+};
+
+std::vector<double> column_of(Curve curve, const TrainTable& train) {
+  const std::vector<float>& column = curve == Curve::loss ? train.loss : train.grad_norm;
+  return {column.begin(), column.end()};
+}
+
+void fill_from_log(const std::string& path, Curve curve, const StepRange& steps, RunCurve& out) {
+  const LogContents log = contents_of(path);
+  if (curve == Curve::length) {
+    const EvalTable& eval = log.tables.eval;
+    std::size_t row = eval.step.size();
+    while (row > 0 && !steps.holds(eval.step[row - 1])) --row;
+    if (row == 0) return;
+    const std::size_t n = log.schema.eval_lengths.size();
+    for (std::size_t i = 0; i < n; ++i) {
+      out.x.push_back(static_cast<double>(log.schema.eval_lengths[i]));
+      out.y.push_back(eval.loss[(row - 1) * n + i]);
+    }
+    return;
+  }
+  const std::vector<double> values = column_of(curve, log.tables.train);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!steps.holds(log.tables.train.step[i])) continue;
+    out.x.push_back(static_cast<double>(log.tables.train.step[i]));
+    out.y.push_back(values[i]);
+  }
+}
+
+std::vector<RunCurve> curves_of(const std::string& path, Curve curve, const StepRange& steps) {
+  std::vector<RunCurve> out;
+  if (!is_sweep_directory(path)) {
+    out.emplace_back();
+    fill_from_log(path, curve, steps, out.back());
+    return out;
+  }
+  std::vector<std::string> problems;
+  for (const RunResult& run : read_sweep_results(path).runs) {
+    if (run.status == "waiting") continue;
+    try {
+      RunCurve one{.variant = run.variant, .seed = run.seed};
+      fill_from_log(run.directory, curve, steps, one);
+      out.push_back(std::move(one));
+    } catch (const LogError& error) {
+      problems.push_back(fmt::format("{}: left out: {}", run.id, error.what()));
+    }
+  }
+  if (out.empty()) {
+    throw LogError(fmt::format("no run of the sweep '{}' has a log that can be read{}{}", printable(path),
+                               problems.empty() ? "" : ": ", problems.empty() ? "" : problems.front()));
+  }
+  show_warnings(problems);
+  return out;
+}
+
+/// The mean over the seeds of each variant, at every x that any of them has, over those that have it.
+std::vector<TextLine> lines_of(const std::vector<RunCurve>& curves) {
+  std::vector<std::string> variants;
+  for (const RunCurve& curve : curves) {
+    if (std::find(variants.begin(), variants.end(), curve.variant) == variants.end()) variants.push_back(curve.variant);
+  }
+  std::vector<TextLine> out;
+  for (const std::string& variant : variants) {
+    struct Sum {
+      double of = 0;
+      int64_t count = 0;
+    };
+    std::map<double, Sum> sums;
+    std::size_t seeds = 0;
+    for (const RunCurve& curve : curves) {
+      if (curve.variant != variant) continue;
+      ++seeds;
+      for (std::size_t i = 0; i < curve.x.size(); ++i) {
+        Sum& sum = sums[curve.x[i]];
+        sum.of += curve.y[i];
+        ++sum.count;
+      }
+    }
+    TextLine line{.name = fmt::format("{} ({})", printable(variant), counted(seeds, "seed"))};
+    for (const auto& [x, sum] : sums) {
+      line.x.push_back(x);
+      line.y.push_back(sum.of / static_cast<double>(sum.count));
+    }
+    out.push_back(std::move(line));
+  }
+  return out;
+}
+
+/// The column of a log that a curve shows.
+const char* name_of(Curve curve) {
+  return curve == Curve::grad_norm ? "grad_norm" : "loss";
+}
+
+std::size_t index_of_kind(const LogContents& log, const std::string& kind) {
+  const std::vector<std::string>& kinds = log.schema.layer_kinds;
+  const auto found = std::find(kinds.begin(), kinds.end(), kind);
+  if (found != kinds.end()) return static_cast<std::size_t>(found - kinds.begin());
+  std::vector<std::string> shown;
+  for (const std::string& known : kinds) shown.push_back(printable(known));
+  throw std::runtime_error(
+      fmt::format("no kind '{}' of module in this log; it has {}", printable(kind), joined(shown)));
+}
+
+/// The rows of /layers in these steps.
+std::pair<std::size_t, std::size_t> rows_of(const LogContents& log, const StepRange& steps) {
+  const std::vector<int64_t>& logged = log.tables.layers.step;
+  if (logged.empty()) throw std::runtime_error("no layers were logged (log.layers_every says how often they are)");
+  const auto begin = std::lower_bound(logged.begin(), logged.end(), steps.first) - logged.begin();
+  const auto end = std::upper_bound(logged.begin(), logged.end(), steps.last) - logged.begin();
+  if (begin >= end) {
+    throw std::runtime_error(fmt::format("no layers were logged in the steps {}; they are from {} to {}", steps.text(),
+                                         logged.front(), logged.back()));
+  }
+  return {static_cast<std::size_t>(begin), static_cast<std::size_t>(end)};
+}
+
+/// The length that a run, or every run of a sweep, was trained at; 0 where they differ.
+int64_t trained_at(const std::string& path) {
+  if (!is_sweep_directory(path)) return contents_of(path).schema.train_length;
+  const std::vector<int64_t> lengths = compare(read_sweep_results(path).runs).train_lengths;
+  return lengths.size() == 1 ? lengths.front() : 0;
+}
+
+}  // namespace
+
+std::string inspect(const std::string& path, const InspectOptions& options, const TextStyle& style) {
+  if (is_sweep_directory(path)) return comparison_text(compare(read_sweep_results(path).runs), style);
+  const LogContents contents = contents_of(path);
+  return log_text(contents, RunPaths{directory_of(contents.path)}.events(), options, style);
+}
+
+std::string inspect_plot(const std::string& path, Curve curve, const StepRange& steps, const TextStyle& style) {
+  TextPlot plot{.x_label = "step", .y_label = name_of(curve), .lines = lines_of(curves_of(path, curve, steps))};
+  const std::string of_variants = is_sweep_directory(path) ? ", mean over seeds" : "";
+  if (curve == Curve::length) {
+    plot.title = "held-out loss by length (log2), nats a token" + of_variants;
+    plot.x_label = "length";
+    plot.log2_x = true;
+    plot.marked_x = static_cast<double>(trained_at(path));
+    plot.mark_label = "trained at";
+  } else if (curve == Curve::grad_norm) {
+    plot.title = "gradient norm before clipping (log10)" + of_variants;
+    plot.log10_y = true;
+  } else {
+    plot.title = "training loss, nats a token, not smoothed" + of_variants;
+  }
+  return text_plot(plot, kWidth, kRows, style);
+}
+
+std::string inspect_layers(const std::string& path, const std::string& kind, const StepRange& steps,
+                           const TextStyle& style) {
+  const LogContents log = contents_of(path);
+  const std::size_t index = index_of_kind(log, kind);
+  const auto [begin, end] = rows_of(log, steps);
+  const std::size_t kinds = log.schema.layer_kinds.size();
+  const auto n_layers = static_cast<std::size_t>(log.schema.n_layers);
+  TextHeatMap map{.title = fmt::format("gradient norm of {} by layer and step", printable(kind))};
+  for (std::size_t layer = 0; layer < n_layers; ++layer) map.rows.push_back(fmt::format("{}", layer));
+  for (std::size_t row = begin; row < end; ++row) {
+    map.steps.push_back(log.tables.layers.step[row]);
+    for (std::size_t layer = 0; layer < n_layers; ++layer) {
+      map.values.push_back(log.tables.layers.grad_norm[(row * n_layers + layer) * kinds + index]);
+    }
+  }
+  return text_heat_map(map, kWidth, style);
+}
+
+std::string inspect_csv(const std::string& path, const StepRange& steps) {
+  if (is_sweep_directory(path)) return results_csv(read_sweep_results(path));
+  const LogContents log = contents_of(path);
+  const TrainTable& train = log.tables.train;
+  std::string out = "step";
+  const auto is_there = [&](const ColumnSpec& spec) { return row_size(log.schema, "train", spec) > 0; };
+  for_each_column(train, [&](const ColumnSpec& spec, const auto&) {
+    if (is_there(spec)) out += fmt::format(",{}", spec.name);
+  });
+  out += "\n";
+  for (std::size_t row = 0; row < train.step.size(); ++row) {
+    if (!steps.holds(train.step[row])) continue;
+    out += fmt::format("{}", train.step[row]);
+    for_each_column(train, [&](const ColumnSpec& spec, const auto& values) {
+      if (is_there(spec)) out += "," + csv_number(static_cast<double>(values[row]));
+    });
+    out += "\n";
+  }
+  return out;
+}
+
+std::string inspect_plot_csv(const std::string& path, Curve curve, const StepRange& steps) {
+  const std::vector<RunCurve> curves = curves_of(path, curve, steps);
+  const bool sweep = is_sweep_directory(path);
+  std::string out = fmt::format("{}{},{}\n", sweep ? "variant,seed," : "", curve == Curve::length ? "length" : "step",
+                                name_of(curve));
+  for (const RunCurve& one : curves) {
+    const std::string run = sweep ? fmt::format("{},{},", csv_field(one.variant), one.seed) : "";
+    for (std::size_t i = 0; i < one.x.size(); ++i) {
+      out += fmt::format("{}{:.0f},{}\n", run, one.x[i], csv_number(one.y[i]));
+    }
+  }
+  return out;
+}
+
+std::string inspect_layers_csv(const std::string& path, const std::string& kind, const StepRange& steps) {
+  const LogContents log = contents_of(path);
+  const auto [begin, end] = rows_of(log, steps);
+  const std::size_t kinds = log.schema.layer_kinds.size();
+  const std::size_t first = kind.empty() ? 0 : index_of_kind(log, kind);
+  const std::size_t last = kind.empty() ? kinds : first + 1;
+  const auto n_layers = static_cast<std::size_t>(log.schema.n_layers);
+  const LayersTable& layers = log.tables.layers;
+  std::string out = "step,layer,kind,grad_norm,param_norm,update_ratio\n";
+  for (std::size_t row = begin; row < end; ++row) {
+    for (std::size_t layer = 0; layer < n_layers; ++layer) {
+      for (std::size_t k = first; k < last; ++k) {
+        const std::size_t at = (row * n_layers + layer) * kinds + k;
+        out += fmt::format("{},{},{},{},{},{}\n", layers.step[row], layer, csv_field(log.schema.layer_kinds[k]),
+                           csv_number(layers.grad_norm[at]), csv_number(layers.param_norm[at]),
+                           csv_number(layers.update_ratio[at]));
+      }
+    }
+  }
+  return out;
 }
 
 }  // namespace ropewalk

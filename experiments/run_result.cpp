@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "experiments/csv.h"
 #include "experiments/run_paths.h"
 #include "experiments/text_file.h"
 #include "train/events.h"
@@ -121,17 +122,6 @@ void read_lengths_of_training(const std::string& config_file, RunResult& result)
   } catch (const ConfigError&) {
     // A run of another version: what it came to can be shown without knowing what it was trained at.
   }
-}
-
-std::string csv_field(const std::string& value) {
-  if (value.find_first_of(",\"\n\r") == std::string::npos) return value;
-  std::string out = "\"";
-  for (const char c : value) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + "\"";
-}
-
-std::string csv_number(double value) {
-  return std::isfinite(value) ? fmt::format("{:.9g}", value) : "";
 }
 
 double at_length(const RunResult& run, const std::vector<double>& values, int64_t length) {

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -38,12 +40,39 @@ std::string TextStyle::red(std::string_view text) const {
   return escaped(colour, "31", text);
 }
 
+std::string TextStyle::hue(std::size_t i, std::string_view text) const {
+  // Of the 256 colours of terminals, the nearest to those of Okabe and Ito that show on dark and light grounds.
+  constexpr std::array<const char*, 8> kHues = {"38;5;32", "38;5;208", "38;5;36",  "38;5;169",
+                                                "38;5;74", "38;5;166", "38;5;178", "38;5;244"};
+  return escaped(colour, kHues[i % kHues.size()], text);
+}
+std::string TextStyle::heat(double share, std::string_view text) const {
+  constexpr std::array<int, 12> kViridis = {53, 54, 60, 24, 30, 31, 36, 72, 71, 77, 149, 227};
+  const double at = std::clamp(share, 0.0, 1.0) * static_cast<double>(kViridis.size() - 1);
+  return escaped(colour, fmt::format("48;5;{}", kViridis[static_cast<std::size_t>(std::lround(at))]), text);
+}
+
+namespace {
+
+bool locale_is_utf8() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* value = std::getenv(name);
+    if (value == nullptr || *value == '\0') continue;
+    std::string lower(value);
+    std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+    return lower.find("utf-8") != std::string::npos || lower.find("utf8") != std::string::npos;
+  }
+  return false;
+}
+
+}  // namespace
+
 TextStyle style_of(int file_descriptor) {
   const char* no_colour = std::getenv("NO_COLOR");
   const char* terminal = std::getenv("TERM");
   const bool refused = no_colour != nullptr && *no_colour != '\0';
   const bool dumb = terminal == nullptr || std::string_view(terminal) == "dumb";
-  return {isatty(file_descriptor) == 1 && !refused && !dumb};
+  return {.colour = isatty(file_descriptor) == 1 && !refused && !dumb, .unicode = locale_is_utf8()};
 }
 
 std::string harmless(std::string_view text) {

@@ -9,14 +9,20 @@ namespace ropewalk {
 /// How text may look on a stream.
 struct TextStyle {
   bool colour = false;
+  bool unicode = false;  ///< characters beyond ASCII
 
   std::string bold(std::string_view text) const;
   std::string faint(std::string_view text) const;
   std::string green(std::string_view text) const;
   std::string red(std::string_view text) const;
+  /// In the i-th of eight colours that the colour-blind tell apart too (Okabe and Ito); then they begin again.
+  std::string hue(std::size_t i, std::string_view text) const;
+  /// On a ground from dark (0) to bright (1), a scale that is even also without colour vision (viridis).
+  std::string heat(double share, std::string_view text) const;
 };
 
-/// Colours only where the file descriptor is a terminal, TERM is not `dumb`, and NO_COLOR is not set.
+/// Colours only where the file descriptor is a terminal, TERM is not `dumb`, and NO_COLOR is not set; Unicode where the
+/// locale (LC_ALL, else LC_CTYPE, else LANG) is a UTF-8 one.
 TextStyle style_of(int file_descriptor);
 
 /// Text of unknown origin, fit for a terminal: what is not UTF-8, and control characters but line ends and tabs, which

@@ -19,7 +19,8 @@ Attention declare_attention(const Declarations& declarations, const std::string&
                             const ArchitectureConfig& config, PositionScheme& scheme);
 
 /// Columns of each table that a layer keeps in a cache (see KeyValueCache), of sizes that are filled in. MHA, GQA and
-/// MQA keep keys and values, n_kv_heads d_head numbers each; MLA mla_kv_rank + mla_rope_dims.
+/// MQA keep keys and values, n_kv_heads d_head numbers each; MLA mla_kv_rank + mla_rope_dims. The key of an indexer is
+/// one more table, of index_dim columns.
 std::vector<int64_t> cache_columns(const ArchitectureConfig& config);
 
 /// Elements of the weight matrices of one layer's attention, those of its position scheme left out.

@@ -9,6 +9,8 @@
 #include <utility>
 #include <variant>
 
+#include "framework/ops/index_precision.h"
+
 namespace ropewalk {
 
 /// The values of an enumeration beside their names in configuration files, logs and messages.
@@ -54,6 +56,14 @@ inline constexpr NameTable<Init, 4> kInitNames{
 enum class AttentionKind : uint8_t { mha, mla };
 inline constexpr NameTable<AttentionKind, 2> kAttentionKindNames{
     {{AttentionKind::mha, "mha"}, {AttentionKind::mla, "mla"}}};
+
+/// Which of the keys that the mask leaves a query attends to: all, or those that an indexer chooses.
+enum class AttentionPattern : uint8_t { dense, top_k };
+inline constexpr NameTable<AttentionPattern, 2> kAttentionPatternNames{
+    {{AttentionPattern::dense, "dense"}, {AttentionPattern::top_k, "top_k"}}};
+
+inline constexpr NameTable<IndexPrecision, 2> kIndexPrecisionNames{
+    {{IndexPrecision::f32, "f32"}, {IndexPrecision::int8, "int8"}}};
 
 enum class Arch : uint8_t { decoder, encoder, encoder_decoder };
 inline constexpr NameTable<Arch, 3> kArchNames{
@@ -116,6 +126,13 @@ struct AttentionConfig {
   int64_t mla_q_rank = 0;        ///< of the query's latent; 0: queries are made of the residual stream
   int64_t mla_rope_dims = 0;     ///< columns of the rotated stream beside each head; 0: none
   bool mla_latent_norm = false;  ///< RMSNorm of both latents
+  AttentionPattern pattern = AttentionPattern::dense;
+  int64_t top_k = 0;        ///< keys that an indexer chooses for each query
+  int64_t index_heads = 4;  ///< of the indexer
+  int64_t index_dim = 32;   ///< columns of each of its heads and of its key
+  IndexPrecision index_precision = IndexPrecision::f32;
+  bool index_hadamard = false;     ///< turn its queries and keys by a Hadamard matrix before they are rounded to int8
+  int64_t index_warmup_steps = 0;  ///< first steps of training, in which only the indexers learn
 };
 
 /// Columns of each query and key that a rotary scheme may turn: the head, or in latent attention a stream beside it.

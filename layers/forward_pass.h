@@ -6,6 +6,8 @@
 
 #include "framework/ops/dropout.h"
 #include "framework/ops/embedding.h"
+#include "framework/ops/rope.h"
+#include "framework/ops/selected_keys.h"
 #include "framework/tape.h"
 #include "layers/key_value_cache.h"
 
@@ -17,6 +19,19 @@ struct ForwardTrace {
       nullptr;                  ///< receives the residual stream entering block 0, 1, ... and leaving the last
   double* entropy = nullptr;    ///< [n_layers, n_heads]: sums over queries, in nats
   double* max_logit = nullptr;  ///< [n_layers, n_heads]: running maxima
+  /// Receives the keys that each layer's indexer chose, in the memory of the tape; nothing where a layer attends to
+  /// all.
+  std::vector<SelectedKeys>* selected = nullptr;
+};
+
+/// How the indexers learn in a pass (attention.pattern = top_k): each by the divergence of its softmax from the
+/// head-summed attention of its layer, over the keys that the queries attend to.
+struct IndexTraining {
+  std::vector<Var>* losses = nullptr;  ///< receives a scalar a layer, to be added to what backward() starts from
+  /// Of the whole step: a loss is the sum over queries, over `sequences` times the length of a sequence. Padding, which
+  /// sees nothing, adds nothing to the sum.
+  int64_t sequences = 1;
+  bool warmup = false;  ///< queries attend to all visible keys, whatever the indexer would choose
 };
 
 /// Which draws dropout takes: pure functions of these numbers, so results do not depend on how a batch is split.
@@ -40,7 +55,9 @@ struct ForwardPass {
   Var memory = {};
   std::span<const int64_t> memory_lengths = {};
   std::span<const int64_t> padding = {};  ///< [sequences]: leading places that hold no token; with a cache, its own
-  uint32_t dropout_site = 0;              ///< counts the places where dropout acts
+  IndexTraining index_training = {};
+  const RotaryTable* index_rotation = nullptr;  ///< of the indexers; the stack of layers sets it
+  uint32_t dropout_site = 0;                    ///< counts the places where dropout acts
 
   /// Where the tokens of the pass stand.
   TokenPlaces places() const {

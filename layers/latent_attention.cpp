@@ -14,7 +14,6 @@ LatentAttention LatentAttention::declare(const Declarations& declarations, const
   out.kv_rank_ = a.mla_kv_rank;
   out.rope_dims_ = a.mla_rope_dims;
   out.norm_eps_ = model.norm_eps;
-  out.core_ = AttentionCore::of(config, model.d_head + a.mla_rope_dims);
   const auto linear = [&](const char* name, int64_t in, int64_t rows) {
     const InitRule rule{.kind = InitRule::Kind::linear, .fan_in = in, .fan_out = rows};
     return Linear::declare(declarations, prefix + "." + name, rule, false);
@@ -37,6 +36,7 @@ LatentAttention LatentAttention::declare(const Declarations& declarations, const
     }
   }
   scheme.declare_in_block(declarations, prefix);
+  out.core_ = AttentionCore::declare(declarations, prefix, config, model.d_head + a.mla_rope_dims);
   out.output_ = declare_attention_output(declarations, prefix, model);
   return out;
 }
@@ -53,7 +53,7 @@ Branch LatentAttention::forward(ForwardPass& pass, int64_t block, const Position
   const Var key_rope = rope_dims_ > 0 ? key_rope_.forward(x) : Var{};
   const Heads content{query, 0, n_heads_, d_head_};
   const Heads position{query, heads, n_heads_, rope_dims_};
-  if (pass.cache != nullptr) return {output_, absorbed(pass, block, scheme, content, position, latent, key_rope)};
+  if (pass.cache != nullptr) return {output_, absorbed(pass, block, scheme, x, content, position, latent, key_rope)};
 
   const Var key_value = key_value_.forward(latent);
   Heads q = content;
@@ -65,11 +65,11 @@ Branch LatentAttention::forward(ForwardPass& pass, int64_t block, const Position
     q = {join_heads(position, content, n_heads_), 0, n_heads_, width};
     k = {join_heads(Heads{key_rope, 0, 1, rope_dims_}, k, n_heads_), 0, n_heads_, width};
   }
-  return {output_, core_.attend(pass, block, scheme, q, k, v)};
+  return {output_, core_.attend(pass, block, scheme, x, q, k, v)};
 }
 
-Var LatentAttention::absorbed(ForwardPass& pass, int64_t block, const PositionScheme& scheme, const Heads& content,
-                              const Heads& position, Var latent, Var key_rope) const {
+Var LatentAttention::absorbed(ForwardPass& pass, int64_t block, const PositionScheme& scheme, Var x,
+                              const Heads& content, const Heads& position, Var latent, Var key_rope) const {
   const Var key_up = pass.tape.parameter(key_value_.weights.first);
   const Var value_up = pass.tape.parameter(key_value_.weights.first + 1);
   const int64_t width = rope_dims_ + kv_rank_;
@@ -81,7 +81,7 @@ Var LatentAttention::absorbed(ForwardPass& pass, int64_t block, const PositionSc
   }
   const Heads k = pass.cache->append(block, 0, entry);
   const Heads v{k.x, rope_dims_, 1, kv_rank_, k.rows};
-  const Var weighted = core_.attend(pass, block, scheme, q, k, v);
+  const Var weighted = core_.attend(pass, block, scheme, x, q, k, v);
   return head_linear(Heads{weighted, 0, n_heads_, kv_rank_}, value_up, true);
 }
 

@@ -36,7 +36,7 @@ class LatentAttention {
  private:
   /// RMSNorm where mla_latent_norm wants one.
   Var latent_norm(Var latent, int32_t weight) const;
-  Var absorbed(ForwardPass& pass, int64_t block, const PositionScheme& scheme, const Heads& content,
+  Var absorbed(ForwardPass& pass, int64_t block, const PositionScheme& scheme, Var x, const Heads& content,
                const Heads& position, Var latent, Var key_rope) const;
 
   int64_t n_heads_ = 0;

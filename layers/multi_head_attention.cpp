@@ -12,7 +12,6 @@ MultiHeadAttention MultiHeadAttention::declare(const Declarations& declarations,
   out.n_kv_heads_ = model.n_kv_heads;
   out.d_head_ = model.d_head;
   out.norm_eps_ = model.norm_eps;
-  out.core_ = AttentionCore::of(config, model.d_head);
 
   const int64_t rows = model.n_heads * model.d_head;
   const int64_t kv_rows = model.n_kv_heads * model.d_head;
@@ -25,6 +24,7 @@ MultiHeadAttention MultiHeadAttention::declare(const Declarations& declarations,
     out.key_norm_ = declarations.add(prefix + ".key_norm.weight", {model.d_head}, Role::other, one);
   }
   scheme.declare_in_block(declarations, prefix);
+  out.core_ = AttentionCore::declare(declarations, prefix, config, model.d_head);
   out.output_ = declare_attention_output(declarations, prefix, model);
   return out;
 }
@@ -42,7 +42,7 @@ Branch MultiHeadAttention::forward(ForwardPass& pass, int64_t block, const Posit
     key = pass.cache->append(block, 0, key);
     value = pass.cache->append(block, 1, value);
   }
-  return {output_, core_.attend(pass, block, scheme, query, key, value)};
+  return {output_, core_.attend(pass, block, scheme, x, query, key, value)};
 }
 
 }  // namespace ropewalk

@@ -24,6 +24,8 @@ std::unique_ptr<PositionScheme> make_scheme(const ArchitectureConfig& config, DT
 Stack Stack::declare(const Declarations& declarations, const ArchitectureConfig& config, DType dtype, bool crosses) {
   const ModelConfig& model = config.model;
   Stack stack{.scheme = make_scheme(config, dtype), .final_norm_name = declarations.prefix + "final_norm"};
+  if (config.attention.pattern == AttentionPattern::top_k)
+    stack.index_rotation = ropewalk::index_rotation(config, dtype);
   stack.scheme->declare(declarations);
   for (int64_t i = 0; i < model.n_layers; ++i) {
     stack.blocks.push_back(Block::declare(declarations, i, config, *stack.scheme, crosses));
@@ -33,20 +35,28 @@ Stack Stack::declare(const Declarations& declarations, const ArchitectureConfig&
   return stack;
 }
 
+void Stack::prepare(int64_t length) {
+  scheme->prepare(length);
+  if (index_rotation != nullptr) index_rotation->prepare(length);
+}
+
 Var Stack::forward(ForwardPass& pass, Var x) const {
+  pass.index_rotation = index_rotation != nullptr ? index_rotation->rotation() : nullptr;
   const bool inference = pass.tape.mode() == Mode::inference;
   const auto keep = [&] {
     if (pass.trace.residuals == nullptr) return;
     pass.tape.retain_gradient(x);
     pass.trace.residuals->push_back(x);
   };
+  const bool keeps =
+      pass.trace.residuals != nullptr || pass.trace.selected != nullptr || pass.index_training.losses != nullptr;
   const Arena::Mark mark = pass.tape.arena().mark();
   for (const Block& block : blocks) {
     keep();
     x = block.forward(pass, *scheme, x);
     // Nothing of a block but its result outlives it without a backward pass, and that takes the place of the result
     // before; a deep model then runs in the memory of one block.
-    if (inference && pass.trace.residuals == nullptr) x = pass.tape.keep_only(mark, x);
+    if (inference && !keeps) x = pass.tape.keep_only(mark, x);
   }
   keep();
   if (pass.cache != nullptr) pass.cache->advance(pass.length);

@@ -18,6 +18,7 @@ namespace ropewalk {
 /// one; with an encoder there are two.
 struct Stack {
   std::unique_ptr<PositionScheme> scheme;
+  std::unique_ptr<PositionScheme> index_rotation;  ///< of the indexers; null without them
   std::vector<Block> blocks;
   NormLayer final_norm;
   bool has_final_norm = false;
@@ -25,6 +26,9 @@ struct Stack {
 
   /// `crosses`: its blocks attend to an encoder's memory. `config` is resolved.
   static Stack declare(const Declarations& declarations, const ArchitectureConfig& config, DType dtype, bool crosses);
+
+  /// Position tables for passes of exactly `length`; see PositionScheme.
+  void prepare(int64_t length);
 
   /// The residual stream x [B, T, d_model] through all blocks and the final norm.
   Var forward(ForwardPass& pass, Var x) const;

@@ -83,7 +83,9 @@ void Transformer::encode(ForwardPass& pass, const SourceTokens& source) const {
                        .sequences = pass.sequences,
                        .length = source.length,
                        .dropout = pass.dropout,
+                       .trace = {.selected = pass.trace.selected},
                        .lengths = source.lengths,
+                       .index_training = pass.index_training,
                        .dropout_site = pass.dropout_site};
   pass.memory = encoder_->forward(encoding, embed_with(*encoder_->scheme, encoding, source.tokens));
   pass.memory_lengths = source.lengths;

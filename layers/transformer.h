@@ -45,9 +45,9 @@ class Transformer {
   /// Draws the first values (see initialize.h).
   void initialize(uint64_t seed);
   /// Makes the position tables for passes of exactly `length`; call it before them, from one thread.
-  void prepare(int64_t length) { decoder_.scheme->prepare(length); }
+  void prepare(int64_t length) { decoder_.prepare(length); }
   /// The same for sources of exactly `length`.
-  void prepare_source(int64_t length) { encoder_.value().scheme->prepare(length); }
+  void prepare_source(int64_t length) { encoder_.value().prepare(length); }
   /// The longest sequence the position scheme can serve; 0: no limit.
   int64_t greatest_length() const { return decoder_.scheme->greatest_length(); }
 

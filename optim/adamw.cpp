@@ -12,6 +12,7 @@
 #include "framework/for_type.h"
 #include "optim/adamw.h"
 #include "optim/adamw_kernel.h"
+#include "optim/norms.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ropewalk::HWY_NAMESPACE {
@@ -109,7 +110,8 @@ AdamW::AdamW(const ParameterSet& parameters, const OptimConfig& config)
   }
 }
 
-void AdamW::step(const Tensor& gradient, double clip, double lr, int64_t step, UpdateNorms* norms) {
+void AdamW::step(const Tensor& gradient, double clip, double lr, int64_t step, UpdateNorms* norms,
+                 std::span<const int64_t> frozen_steps) {
   require(step >= 1, "AdamW step {}: steps count from 1", step);
   require(gradient.device == values_.device && gradient.dtype == values_.dtype,
           "AdamW: the gradients are {}, the parameters {}; both must be of one dtype on one device",
@@ -119,17 +121,26 @@ void AdamW::step(const Tensor& gradient, double clip, double lr, int64_t step, U
   require(norms == nullptr || (norms->values.size() == segments_.size() && norms->updates.size() == segments_.size()),
           "AdamW: the norms have room for {} and {} parameters, there are {}", norms ? norms->values.size() : 0,
           norms ? norms->updates.size() : 0, segments_.size());
-  const auto s = static_cast<double>(step);
-  AdamWCoefficients coefficients{.clip = clip,
-                                 .beta1 = beta1_,
-                                 .beta2 = beta2_,
-                                 .eps = eps_,
-                                 .step_size = lr / (1 - std::pow(beta1_, s)),
-                                 .second_moment_root = 1 / std::sqrt(1 - std::pow(beta2_, s))};
+  require(frozen_steps.empty() || frozen_steps.size() == segments_.size(),
+          "AdamW: the frozen steps of {} parameters, there are {}", frozen_steps.size(), segments_.size());
+  AdamWCoefficients coefficients{.clip = clip, .beta1 = beta1_, .beta2 = beta2_, .eps = eps_};
   dispatch(values_.dtype, [&]<class T>() {
     auto& update = for_type<T>(HWY_DYNAMIC_DISPATCH(UpdateF32), HWY_DYNAMIC_DISPATCH(UpdateF64));
     for (std::size_t i = 0; i < segments_.size(); ++i) {
       const Segment& segment = segments_[i];
+      const int64_t own_step = step - (frozen_steps.empty() ? 0 : frozen_steps[i]);
+      if (own_step < 1) {
+        if (norms == nullptr) continue;
+        Tensor own = values_;
+        own.shape = {segment.elements};
+        own.bytes = values_.data<T>() + segment.offset;
+        norms->values[i] = squared_norm(own);
+        norms->updates[i] = 0;
+        continue;
+      }
+      const auto s = static_cast<double>(own_step);
+      coefficients.step_size = lr / (1 - std::pow(beta1_, s));
+      coefficients.second_moment_root = 1 / std::sqrt(1 - std::pow(beta2_, s));
       coefficients.decay = segment.decays ? lr * weight_decay_ : 0.0;
       coefficients.floor = segment.floor;
       const AdamWArrays<T> arrays{.n = segment.elements,

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "framework/parameter.h"
@@ -34,7 +35,11 @@ class AdamW {
   /// set's layout and is multiplied by `clip` on the way in. `norms`, where given, has one element a parameter; whether
   /// it is given changes no bit of the values. NaN in a gradient reaches the values. Throws, having changed nothing, if
   /// a size or dtype differs or step < 1.
-  void step(const Tensor& gradient, double clip, double lr, int64_t step, UpdateNorms* norms = nullptr);
+  ///
+  /// `frozen_steps`, where given, has one element a parameter: so many first steps leave it, its moments included, as
+  /// it is, and its own steps count from the one after.
+  void step(const Tensor& gradient, double clip, double lr, int64_t step, UpdateNorms* norms = nullptr,
+            std::span<const int64_t> frozen_steps = {});
 
   /// m and v, flat buffers of the set's layout; a checkpoint reads and writes them.
   const Tensor& first_moment() const { return first_moment_; }

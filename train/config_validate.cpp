@@ -189,6 +189,10 @@ void check_train(Checker& k, Purpose purpose) {
             "train.steps = 0 trains nothing; give the run to evaluate as train.from, or at least 1 step");
   k.require(o.warmup_steps <= t.steps || t.steps == 0, {"optim.warmup_steps", "train.steps"},
             fmt::format("optim.warmup_steps = {} exceeds train.steps = {}", o.warmup_steps, t.steps));
+  const AttentionConfig& a = k.c.attention;
+  k.require(a.pattern != AttentionPattern::top_k || a.index_warmup_steps <= t.steps || t.steps == 0,
+            {"attention.index_warmup_steps", "train.steps"},
+            fmt::format("attention.index_warmup_steps = {} exceeds train.steps = {}", a.index_warmup_steps, t.steps));
   k.require(t.from.empty() || purpose != Purpose::probe, {"train.from"},
             "train.from is for training; a probe measures drawn parameters");
   k.warn(k.c.model.arch == Arch::decoder && !k.c.attention.causal && k.c.probe.inputs != "normal", {"attention.causal"},

@@ -24,6 +24,17 @@ std::string count_text(double n) {
   return fmt::format("{:.0f}", n);
 }
 
+/// What an indexer chooses, and what that costs.
+std::string indexer_text(const AttentionConfig& a, int64_t context) {
+  std::string out = fmt::format(
+      "of the keys that the mask leaves, the {} of greatest index score ({} heads of {}, {}{}); {}", a.top_k,
+      a.index_heads, a.index_dim, name_in(kIndexPrecisionNames, a.index_precision),
+      a.index_hadamard ? ", Hadamard" : "",
+      a.top_k >= context ? fmt::format("up to {} positions all of them", context) : "the indexer reads all");
+  if (a.index_warmup_steps > 0) out += fmt::format("; in the first {} steps only it learns", a.index_warmup_steps);
+  return out;
+}
+
 std::string mask_text(const AttentionConfig& a, Arch arch, int64_t n_layers) {
   std::string out = arch == Arch::encoder_decoder ? "encoder bidirectional, decoder causal and across to the source"
                     : a.causal                    ? "causal"
@@ -93,6 +104,9 @@ std::string describe(const ResolvedConfig& resolved) {
     line("  " + fact.name, fact.text);
   }
   line("attention", mask_text(config.attention, m.arch, m.n_layers));
+  if (config.attention.pattern == AttentionPattern::top_k) {
+    line("  selection", indexer_text(config.attention, std::max(shape.source, shape.length)));
+  }
 
   std::map<std::string, int64_t> by_module;
   std::vector<std::string> order;

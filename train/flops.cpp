@@ -7,9 +7,16 @@
 namespace ropewalk {
 namespace {
 
-/// Keys that a query of a sequence of `length` tokens sees, in the mean.
-double visible_keys(const AttentionConfig& a, bool causal, int64_t length) {
+/// Keys of a query of a sequence of `length` tokens, in the mean.
+struct KeyCount {
+  double visible = 0;   ///< that the mask leaves
+  double attended = 0;  ///< of these, that it attends to
+};
+
+KeyCount count_keys(const AttentionConfig& a, bool causal, int64_t length) {
+  const bool selects = a.pattern == AttentionPattern::top_k;
   double visible = 0;
+  double attended = 0;
   for (int64_t i = 0; i < length; ++i) {
     const int64_t last = causal ? i : length - 1;
     int64_t keys = last + 1;
@@ -18,12 +25,14 @@ double visible_keys(const AttentionConfig& a, bool causal, int64_t length) {
       keys = std::min(last, i + a.window_radius) - first + 1 + std::min(first, a.global_tokens);
     }
     visible += static_cast<double>(keys);
+    attended += static_cast<double>(selects ? std::min(keys, a.top_k) : keys);
   }
-  return visible / static_cast<double>(std::max<int64_t>(1, length));
+  const auto n = static_cast<double>(std::max<int64_t>(1, length));
+  return {visible / n, attended / n};
 }
 
-FlopCount sum_of(double linear, double attention) {
-  return {.linear = linear, .attention = attention, .forward = linear + attention};
+FlopCount sum_of(double linear, double attention, double indexer) {
+  return {.linear = linear, .attention = attention, .indexer = indexer, .forward = linear + attention + indexer};
 }
 
 /// The blocks of one stack, cross-attention left out.
@@ -36,8 +45,12 @@ FlopCount stack_flops(const Config& config, bool causal, int64_t length) {
   // Scores, and sums of values; the rotated stream of latent attention takes part in the scores only.
   const double stream =
       a.kind == AttentionKind::mla ? static_cast<double>(m.n_heads) * static_cast<double>(a.mla_rope_dims) : 0;
+  const KeyCount keys = count_keys(a, causal, length);
+  const double indexer = a.pattern == AttentionPattern::top_k
+                             ? layers * 2 * keys.visible * static_cast<double>(a.index_heads * a.index_dim)
+                             : 0;
   return sum_of(2 * layers * (attention_weights(architecture_of(config)) + static_cast<double>(m.d_model) * ff),
-                layers * 2 * visible_keys(a, causal, length) * (2 * heads + stream));
+                layers * 2 * keys.attended * (2 * heads + stream), indexer);
 }
 
 double head_flops(const ModelConfig& m) {
@@ -48,14 +61,14 @@ double head_flops(const ModelConfig& m) {
 
 FlopCount count_flops(const Config& config, int64_t length) {
   const FlopCount stack = stack_flops(config, config.attention.causal, length);
-  return sum_of(stack.linear + head_flops(config.model), stack.attention);
+  return sum_of(stack.linear + head_flops(config.model), stack.attention, stack.indexer);
 }
 
 FlopCount count_source_flops(const Config& config, const SequenceShape& shape) {
   const ModelConfig& m = config.model;
   const FlopCount stack = stack_flops(config, false, shape.source);
   const double keys_and_values = 2 * static_cast<double>(m.d_model) * static_cast<double>(m.n_kv_heads * m.d_head);
-  return sum_of(stack.linear + 2 * static_cast<double>(m.n_layers) * keys_and_values, stack.attention);
+  return sum_of(stack.linear + 2 * static_cast<double>(m.n_layers) * keys_and_values, stack.attention, stack.indexer);
 }
 
 FlopCount count_target_flops(const Config& config, const SequenceShape& shape) {
@@ -65,7 +78,7 @@ FlopCount count_target_flops(const Config& config, const SequenceShape& shape) {
   const double heads = static_cast<double>(m.n_heads * m.d_head);
   // Query and output of the cross-attention, which sees the whole source.
   return sum_of(alone.linear + 2 * layers * 2 * static_cast<double>(m.d_model) * heads,
-                alone.attention + layers * 2 * static_cast<double>(shape.source) * 2 * heads);
+                alone.attention + layers * 2 * static_cast<double>(shape.source) * 2 * heads, alone.indexer);
 }
 
 FlopCount count_flops(const Config& config, const SequenceShape& shape) {
@@ -74,7 +87,8 @@ FlopCount count_flops(const Config& config, const SequenceShape& shape) {
   const FlopCount target = count_target_flops(config, shape);
   const double share = static_cast<double>(shape.source) / static_cast<double>(shape.positions());
   return sum_of(share * source.linear + (1 - share) * target.linear,
-                share * source.attention + (1 - share) * target.attention);
+                share * source.attention + (1 - share) * target.attention,
+                share * source.indexer + (1 - share) * target.indexer);
 }
 
 }  // namespace ropewalk

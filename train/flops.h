@@ -8,11 +8,12 @@
 namespace ropewalk {
 
 /// Floating-point operations of the matrix products for one token; a multiply and an add are two. What the mask hides
-/// is not counted; padding is, as if every sequence filled its shape.
+/// is not counted, nor what an indexer does not choose; padding is, as if every sequence filled its shape.
 struct FlopCount {
   double linear = 0;     ///< projections, feed-forward and head
   double attention = 0;  ///< scores and weighted values
-  double forward = 0;    ///< the two together
+  double indexer = 0;    ///< its scores, of all visible keys; its projections are in `linear`
+  double forward = 0;    ///< the three together
   double training() const { return 3 * forward; }
 };
 

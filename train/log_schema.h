@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -57,7 +58,9 @@ struct LogHeader {
 
 struct TrainRow {
   int64_t step = 0;
-  float loss = 0, lr = 0;
+  float loss = 0;
+  float index_loss = std::numeric_limits<float>::quiet_NaN();  ///< of the indexers, which NaN says there are none of
+  float lr = 0;
   float grad_norm = 0;  ///< before clipping
   float param_norm = 0;
   float step_time = 0;  ///< seconds
@@ -92,7 +95,7 @@ struct EvalRow {
 
 struct TrainTable {
   std::vector<int64_t> step;
-  std::vector<float> loss, lr, grad_norm, param_norm, step_time, tokens_per_s;
+  std::vector<float> loss, index_loss, lr, grad_norm, param_norm, step_time, tokens_per_s;
   std::vector<int64_t> tokens;
   std::vector<double> wall_time;
 };
@@ -134,6 +137,7 @@ struct ColumnSpec {
   std::array<LogAxis, 2> axes;
   const char* units;
   const char* long_name;
+  bool added_later = false;  ///< logs of earlier versions lack it; it is read as NaN there
 };
 
 /// Length of a dimension; `none` has length 1.
@@ -164,6 +168,12 @@ void for_each_column(Table& t, F&& f) {
   using T = std::remove_const_t<Table>;
   if constexpr (std::is_same_v<T, TrainTable>) {
     f(ColumnSpec{"loss", {}, "nat/token", "training loss, mean over the target tokens of the step"}, t.loss);
+    f(ColumnSpec{"index_loss",
+                 {},
+                 "nat",
+                 "divergence of the indexers from the attention they foretell, mean over queries and layers",
+                 true},
+      t.index_loss);
     f(ColumnSpec{"lr", {}, "1", "learning rate"}, t.lr);
     f(ColumnSpec{"grad_norm", {}, "1", "L2 norm of the gradient before clipping"}, t.grad_norm);
     f(ColumnSpec{"param_norm", {}, "1", "L2 norm of all parameters"}, t.param_norm);

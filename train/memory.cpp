@@ -26,9 +26,16 @@ double values_per_layer(const ModelConfig& m, const AttentionConfig& a) {
     qkv += static_cast<double>(m.n_heads) * (3 * rope + (rope > 0 ? 2 * static_cast<double>(m.d_head) : 0)) + rope;
     qkv += 2 * static_cast<double>(a.mla_kv_rank + a.mla_q_rank);
   }
+  double indexer = 0;
+  if (a.pattern == AttentionPattern::top_k) {
+    // As projected, normed and turned, once more by a Hadamard matrix, and the gradients that its loss makes at once.
+    const auto index_heads = static_cast<double>(a.index_heads);
+    indexer = 4 * index_heads * static_cast<double>(a.index_dim) + 5 * static_cast<double>(a.index_dim) +
+              3 * index_heads + static_cast<double>(a.top_k);
+  }
   const double heads = static_cast<double>(m.n_heads) * static_cast<double>(m.d_head);
   const double ff = static_cast<double>(m.d_ff) * (is_gated(m.activation) ? 3 : 2);
-  return 6 * d + qkv * (m.qk_norm ? 2 : 1) + heads + ff;
+  return 6 * d + qkv * (m.qk_norm ? 2 : 1) + heads + ff + indexer;
 }
 
 /// Numbers that cross-attention adds to a layer: for a source token its key and value, for a target token the query,

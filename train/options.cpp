@@ -200,6 +200,24 @@ void add_attention(std::vector<Option>& t) {
   t.push_back(field("attention.mla_rope_dims", s, &A::mla_rope_dims,
                     "mla: rotated columns beside those of each head; 0: none", between(0, 1 << 20)));
   t.push_back(field("attention.mla_latent_norm", s, &A::mla_latent_norm, "mla: RMSNorm of the latents"));
+  t.push_back(
+      choice("attention.pattern", s, &A::pattern, kAttentionPatternNames,
+             "dense: a query attends to all keys that the mask leaves; top_k: to those that a lightning indexer "
+             "chooses (DeepSeek-V3.2-Exp 2025)"));
+  t.push_back(field("attention.top_k", s, &A::top_k, "top_k: keys a query", between(0, kLongestContext)));
+  t.push_back(field("attention.index_heads", s, &A::index_heads, "top_k: heads of the indexer", between(1, 65'536)));
+  t.push_back(field("attention.index_dim", s, &A::index_dim,
+                    "top_k: columns of a head of the indexer and of its key, half of which turn with the position",
+                    between(4, 65'536)));
+  t.push_back(choice("attention.index_precision", s, &A::index_precision, kIndexPrecisionNames,
+                     "top_k: numbers in which the indexer compares; the attention itself is in those of train.dtype"));
+  t.push_back(field("attention.index_hadamard", s, &A::index_hadamard,
+                    "int8: turn the indexer's queries and keys by a Hadamard matrix, which spreads outliers before "
+                    "they are rounded and changes nothing else"));
+  t.push_back(field("attention.index_warmup_steps", s, &A::index_warmup_steps,
+                    "top_k: first steps, in which attention is dense and only the indexer learns; meant for a run that "
+                    "begins with a dense one (train.from)",
+                    between(0, kMostSteps)));
 }
 
 /// "32, associative_recall: 256": the alphabet that most tasks have, and the others by name.
@@ -237,6 +255,9 @@ void add_data(std::vector<Option>& t) {
             between(0, kGreatestAlphabet))));
   t.push_back(choice("data.digit_order", s, &D::digit_order, {"most_significant_first", "least_significant_first"},
                      "addition: how numbers are written"));
+  t.push_back(field("data.gap", s, &D::gap,
+                    "associative_recall: positions that hold nothing to recall between the pairs and the queries",
+                    between(0, kLongestContext)));
   t.push_back(field("data.train_problems", s, &D::train_problems,
                     "tasks: size of a fixed training set that steps draw from; 0: every problem is new",
                     between(0, 1'000'000'000)));

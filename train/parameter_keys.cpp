@@ -21,7 +21,8 @@ bool fixes_parameters(const std::string& key, const OptionTable& table) {
     return is_one_of(key, {"data.source", "data.tokenizer", "data.task", "data.alphabet", "train.dtype"});
   }
   return !is_one_of(key, {"attention.window_radius", "attention.global_tokens", "attention.scale_scores",
-                          "model.dropout", "model.init"});
+                          "attention.top_k", "attention.index_precision", "attention.index_hadamard",
+                          "attention.index_warmup_steps", "model.dropout", "model.init"});
 }
 
 std::vector<std::string> parameter_conflicts(const Config& config, const Config& trained, const OptionTable& table) {

@@ -9,6 +9,7 @@
 
 #include "framework/error.h"
 #include "framework/ops/cross_entropy.h"
+#include "framework/ops/elementwise.h"
 #include "framework/random.h"
 #include "optim/norms.h"
 #include "train/config_error.h"
@@ -130,13 +131,19 @@ ProbeResult probe_run(const ResolvedConfig& resolved_config, const std::string& 
     const BatchPart part = batch.part(0, config.train.batch_size);
     ForwardPass pass{.tape = tape, .sequences = part.sequences, .length = part.length};
     pass.trace.residuals = &residuals;
+    std::vector<Var> index_losses;
+    if (config.attention.pattern == AttentionPattern::top_k) {
+      pass.index_training = {.losses = &index_losses, .sequences = part.sequences};
+    }
     part.encode(model, pass);
     const Var x = normal ? tape.leaf(inputs->vectors) : model.embed(pass, part.tokens);
     const Var logits = model.head(model.blocks(pass, x));
     const int64_t counted = normal ? static_cast<int64_t>(inputs->labels.size()) : batch.counted();
     const Var loss = cross_entropy(logits, normal ? inputs->labels.data() : part.targets, static_cast<double>(counted),
                                    config.optim.label_smoothing);
-    tape.backward(loss);
+    Var start = loss;
+    for (const Var index_loss : index_losses) start = add(start, index_loss);
+    tape.backward(start);
     gradients.complete(parameters);
     squared_norms(parameters, gradients.flat(), squared);
     squared_norms(parameters, parameters.flat_values(), values);

@@ -102,6 +102,7 @@ void read_group(const Hdf5File& file, const LogSchema& schema, const char* name,
     using Value = typename std::decay_t<decltype(values)>::value_type;
     const std::string object = path + spec.name;
     if (row_size(schema, name, spec) == 0 || leave_out(object)) return;
+    if (spec.added_later && !file.has_dataset(object)) return;
     const std::vector<uint64_t>& shape = file.dataset(object).shape;
     if (shape.empty() || std::vector<uint64_t>(shape.begin() + 1, shape.end()) != row_shape(schema, spec)) {
       file.fail(object, "has a shape that does not fit its labels");

@@ -195,6 +195,7 @@ void RunLog::append(const TrainRow& row) {
   TrainTable& t = state_->rows.train;
   append_row(t, row.step, [&] {
     t.loss.push_back(row.loss);
+    t.index_loss.push_back(row.index_loss);
     t.lr.push_back(row.lr);
     t.grad_norm.push_back(row.grad_norm);
     t.param_norm.push_back(row.param_norm);

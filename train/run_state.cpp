@@ -34,8 +34,9 @@ void add_tensors(std::vector<TensorToSave>& out, const std::string& prefix, cons
 }
 
 void read_tensors(const Checkpoint& checkpoint, const std::string& prefix, const ParameterSet& parameters,
-                  const Tensor& flat) {
+                  const Tensor& flat, bool (*left_out)(const std::string& name) = nullptr) {
   for (int32_t i = 0; i < static_cast<int32_t>(parameters.size()); ++i) {
+    if (left_out != nullptr && left_out(parameters[i].name)) continue;
     const Tensor view = parameters.view(flat, i);
     const StoredTensor& stored = checkpoint.file.tensor(prefix + parameters[i].name);
     Shape shape;
@@ -95,8 +96,9 @@ void save_state(const std::string& directory, const Transformer& model, const Ad
                    {{"config", config_text}, {"state", counters.dump()}}, keep);
 }
 
-void load_parameters(const Checkpoint& checkpoint, const Transformer& model) {
-  read_tensors(checkpoint, "", model.parameters(), model.parameters().flat_values());
+void load_parameters(const Checkpoint& checkpoint, const Transformer& model,
+                     bool (*left_out)(const std::string& name)) {
+  read_tensors(checkpoint, "", model.parameters(), model.parameters().flat_values(), left_out);
 }
 
 RunState load_state(const Checkpoint& checkpoint, const Transformer& model, const AdamW& optimizer) {

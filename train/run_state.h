@@ -34,8 +34,10 @@ struct RunState {
 void save_state(const std::string& directory, const Transformer& model, const AdamW& optimizer, const RunState& state,
                 const std::string& config_text, int64_t keep);
 
-/// Puts the parameters of a checkpoint into the model. Throws CheckpointError where a name, shape or dtype differs.
-void load_parameters(const Checkpoint& checkpoint, const Transformer& model);
+/// Puts the parameters of a checkpoint into the model, but for those of names that are left out. Throws CheckpointError
+/// where a name, shape or dtype differs.
+void load_parameters(const Checkpoint& checkpoint, const Transformer& model,
+                     bool (*left_out)(const std::string& name) = nullptr);
 
 /// The moments and the state. Throws CheckpointError.
 RunState load_state(const Checkpoint& checkpoint, const Transformer& model, const AdamW& optimizer);

@@ -14,6 +14,7 @@
 
 #include "framework/error.h"
 #include "framework/message.h"
+#include "layers/indexer.h"
 #include "optim/norms.h"
 #include "train/config_error.h"
 #include "train/durable_file.h"
@@ -133,6 +134,17 @@ void check_same_run(const Config& now, const Config& before, const std::string& 
   if (!errors.empty()) throw ConfigError(errors);
 }
 
+/// Sparse training begins with a dense model, as published: its indexers are drawn beside parameters that are there.
+bool adds_indexers(const Config& now, const Config& trained) {
+  return now.attention.pattern == AttentionPattern::top_k && trained.attention.pattern == AttentionPattern::dense;
+}
+
+void take_indexers(const Config& now, Config& trained) {
+  trained.attention.pattern = now.attention.pattern;
+  trained.attention.index_heads = now.attention.index_heads;
+  trained.attention.index_dim = now.attention.index_dim;
+}
+
 /// Can the parameters that this run begins with be its own? A run that has begun is not asked again: where it came from
 /// may be gone. Whether the tensors of a file are those of the model, load_weights() finds.
 void check_beginning(const TrainRequest& request) {
@@ -154,6 +166,7 @@ void check_beginning(const TrainRequest& request) {
     return;
   }
   std::vector<std::string> errors;
+  if (adds_indexers(config, trained)) take_indexers(config, trained);
   for (const std::string& conflict : parameter_conflicts(config, trained)) {
     errors.push_back(fmt::format("{}: error: {}; the parameters of train.from = {} were made for the second", origin,
                                  conflict, from));
@@ -289,12 +302,19 @@ class Run {
     if (request_.resume && latest_checkpoint(checkpoints_in(request_.directory)).checkpoint) return;
     const std::string& from = config_.train.from;
     if (is_weights_file(from)) {
+      // Where a sparse model begins with a dense one, its indexers stay as they are drawn.
+      setup_.model->initialize(static_cast<uint64_t>(config_.train.seed));
       load_weights(from, config_, *setup_.model);
       state_.from_step = read_weights_header(from).step.value_or(-1);
       return;
     }
     const Checkpoint begun = require_checkpoint(from);
-    load_parameters(begun, *setup_.model);
+    if (adds_indexers(request_.config.config, load_config(config_in(from), {}).config)) {
+      setup_.model->initialize(static_cast<uint64_t>(config_.train.seed));
+      load_parameters(begun, *setup_.model, is_index_parameter);
+    } else {
+      load_parameters(begun, *setup_.model);
+    }
     state_.from_step = begun.step;
   }
 
@@ -390,6 +410,7 @@ class Run {
     const double param_norm = result.squared_values.empty() ? std::nan("") : global_norm(result.squared_values);
     files_->log.append(TrainRow{.step = result.step,
                                 .loss = static_cast<float>(result.loss),
+                                .index_loss = static_cast<float>(result.index_loss),
                                 .lr = static_cast<float>(result.lr),
                                 .grad_norm = static_cast<float>(result.grad_norm),
                                 .param_norm = static_cast<float>(param_norm),

@@ -40,7 +40,7 @@ bool is_among(std::string_view key, const std::vector<std::string>& keys) {
 }
 
 std::vector<std::string> idle_overrides(const std::vector<std::string>& overrides, const TrainedRunUse& use) {
-  const std::vector<std::string> of_training = {"model.dropout", "model.init"};
+  const std::vector<std::string> of_training = {"model.dropout", "model.init", "attention.index_warmup_steps"};
   std::vector<std::string> errors;
   for (const std::string& word : overrides) {
     const std::string key(trimmed(std::string_view(word).substr(0, word.find('='))));

@@ -8,6 +8,8 @@
 
 #include "framework/error.h"
 #include "framework/ops/cross_entropy.h"
+#include "framework/ops/elementwise.h"
+#include "layers/indexer.h"
 #include "optim/norms.h"
 #include "optim/reduce.h"
 #include "optim/schedule.h"
@@ -49,6 +51,7 @@ struct Trainer::Lane {
   int64_t first = 0;
   int64_t count = 0;
   double loss = 0;
+  double index_loss = 0;
   std::vector<double> residual_gradients, residual_squares, entropy, max_logit;
 };
 
@@ -56,6 +59,7 @@ struct Trainer::Worker {
   Workspace workspace;
   GradientBuffer gradients;  ///< of the lane in hand, but for lane 0, which writes into the total
   std::vector<Var> residuals;
+  std::vector<Var> index_losses;
 };
 
 Trainer::Trainer(const Config& config, Transformer& model, const Dataset& dataset, Workers& workers)
@@ -91,6 +95,12 @@ Trainer::Trainer(const Config& config, Transformer& model, const Dataset& datase
     worker_state_.push_back(std::make_unique<Worker>());
     worker_state_.back()->gradients = GradientBuffer(model.parameters());
     worker_state_.back()->residuals.reserve(depths);
+    worker_state_.back()->index_losses.reserve(2 * depths);
+  }
+  if (has_indexers() && config.attention.index_warmup_steps > 0) {
+    for (const Parameter& parameter : model.parameters().all()) {
+      frozen_steps_.push_back(is_index_parameter(parameter.name) ? 0 : config.attention.index_warmup_steps);
+    }
   }
   batch_.resize(sequences_, shape_);
 }
@@ -109,21 +119,32 @@ void Trainer::fill_batch(int64_t step) {
   require(targets_ > 0, "step {} has no target tokens; the data leaves nothing to predict", step);
 }
 
-ForwardPass Trainer::begin_pass(Tape& tape, const BatchPart& part, int64_t first, int64_t step) const {
+ForwardPass Trainer::begin_pass(Tape& tape, const BatchPart& part, int64_t first, int64_t step,
+                                std::vector<Var>& index_losses) const {
+  index_losses.clear();
   ForwardPass pass{.tape = tape,
                    .sequences = part.sequences,
                    .length = part.length,
                    .dropout = {.rate = config_.model.dropout,
                                .seed = static_cast<uint64_t>(config_.train.seed),
                                .step = static_cast<uint32_t>(step),
-                               .first_sequence = static_cast<uint32_t>(first)}};
+                               .first_sequence = static_cast<uint32_t>(first)},
+                   .index_training = {.losses = has_indexers() ? &index_losses : nullptr,
+                                      .sequences = sequences_,
+                                      .warmup = warms_up_indexers(step)}};
   part.encode(model_, pass);
   return pass;
 }
 
+Var Trainer::objective(Var loss, std::span<const Var> index_losses, int64_t step) const {
+  Var sum = warms_up_indexers(step) ? Var{} : loss;
+  for (const Var index_loss : index_losses) sum = sum ? add(sum, index_loss) : index_loss;
+  return sum;
+}
+
 void Trainer::run_lane(Worker& worker, Lane& lane, GradientBuffer& gradients, int64_t step,
                        const StepRequest& request) {
-  lane.loss = 0;
+  lane.loss = lane.index_loss = 0;
   std::fill(lane.residual_gradients.begin(), lane.residual_gradients.end(), 0.0);
   std::fill(lane.residual_squares.begin(), lane.residual_squares.end(), 0.0);
   std::fill(lane.entropy.begin(), lane.entropy.end(), 0.0);
@@ -135,7 +156,7 @@ void Trainer::run_lane(Worker& worker, Lane& lane, GradientBuffer& gradients, in
     Tape tape(worker.workspace, Mode::train, &model_.parameters(), &gradients);
     lap(request, "lanes");
     tape.time_ops(request.clock);
-    ForwardPass pass = begin_pass(tape, part, first, step);
+    ForwardPass pass = begin_pass(tape, part, first, step, worker.index_losses);
     worker.residuals.clear();
     if (request.residuals) pass.trace.residuals = &worker.residuals;
     if (request.attention) {
@@ -145,7 +166,8 @@ void Trainer::run_lane(Worker& worker, Lane& lane, GradientBuffer& gradients, in
     const Var loss =
         model_.loss(pass, part.tokens, part.targets, static_cast<double>(targets_), config_.optim.label_smoothing);
     lane.loss += loss.value().at(0);
-    tape.backward(loss);
+    for (const Var index_loss : worker.index_losses) lane.index_loss += index_loss.value().at(0);
+    tape.backward(objective(loss, worker.index_losses, step));
     for (std::size_t depth = 0; depth < worker.residuals.size(); ++depth) {
       lane.residual_gradients[depth] += squared_norm(tape.gradient_of(worker.residuals[depth]));
       lane.residual_squares[depth] += squared_norm(worker.residuals[depth].value());
@@ -159,15 +181,20 @@ void Trainer::warm_up(const StepRequest& request) {
   untimed.clock = nullptr;
   fill_batch(1);
   prepare(model_, shape_);
+  // Once the indexers are warm, attention takes other memory.
+  std::vector<int64_t> steps = {1};
+  if (warms_up_indexers(1)) steps.push_back(config_.attention.index_warmup_steps + 1);
   const auto by_count = [](const Lane& a, const Lane& b) { return a.count < b.count; };
   const auto [shortest, longest] = std::minmax_element(lanes_.begin(), lanes_.end(), by_count);
   // An arena that has grown becomes one piece when its pass ends, of pages that the next pass is the first to touch.
-  for (const Lane& lane : {*longest, *longest, *shortest}) {
-    std::vector<Lane> sums(worker_state_.size(), lane);
-    on_every_worker(workers_, [&](int64_t w) {
-      const auto i = static_cast<std::size_t>(w);
-      run_lane(*worker_state_[i], sums[i], worker_state_[i]->gradients, 1, untimed);
-    });
+  for (const int64_t step : steps) {
+    for (const Lane& lane : {*longest, *longest, *shortest}) {
+      std::vector<Lane> sums(worker_state_.size(), lane);
+      on_every_worker(workers_, [&](int64_t w) {
+        const auto i = static_cast<std::size_t>(w);
+        run_lane(*worker_state_[i], sums[i], worker_state_[i]->gradients, step, untimed);
+      });
+    }
   }
 }
 
@@ -214,12 +241,18 @@ StepResult Trainer::step(int64_t step, const StepRequest& request) {
   std::fill(residual_squares_.begin(), residual_squares_.end(), 0.0);
   std::fill(entropy_.begin(), entropy_.end(), 0.0);
   std::fill(max_logit_.begin(), max_logit_.end(), kLowest);
+  double index_loss = 0;
   for (const Lane& lane : lanes_) {
     result.loss += lane.loss;
+    index_loss += lane.index_loss;
     add_to(residual_gradients_, lane.residual_gradients);
     add_to(residual_squares_, lane.residual_squares);
     add_to(entropy_, lane.entropy);
     for (std::size_t i = 0; i < max_logit_.size(); ++i) max_logit_[i] = std::max(max_logit_[i], lane.max_logit[i]);
+  }
+  if (has_indexers()) {
+    const int64_t stacks = config_.model.arch == Arch::encoder_decoder ? 2 : 1;
+    result.index_loss = index_loss / static_cast<double>(stacks * config_.model.n_layers);
   }
   const auto positions = static_cast<double>(sequences_ * shape_.length);
   for (double& x : residual_squares_) x /= positions * static_cast<double>(config_.model.d_model);
@@ -241,7 +274,7 @@ StepResult Trainer::step(int64_t step, const StepRequest& request) {
     return result;
   }
   optimizer_.step(total_.flat(), clip_factor(result.grad_norm, config_.optim.grad_clip), result.lr, step,
-                  request.norms ? &update_norms_ : nullptr);
+                  request.norms ? &update_norms_ : nullptr, frozen_steps_);
   lap(request, "optimizer");
   if (request.norms) {
     result.squared_values = update_norms_.values;
@@ -260,13 +293,14 @@ Divergence Trainer::find_divergence(int64_t step) {
       worker.gradients.clear();
       Tape tape(worker.workspace, Mode::train, &model_.parameters(), &worker.gradients);
       const BatchPart part = batch_.part(i, 1);
-      ForwardPass pass = begin_pass(tape, part, i, step);
+      ForwardPass pass = begin_pass(tape, part, i, step, worker.index_losses);
       const Var logits = model_.logits(pass, part.tokens);
       tape.enter_module("loss");
       const Var loss =
           cross_entropy(logits, part.targets, static_cast<double>(targets_), config_.optim.label_smoothing);
       tape.retain_gradients();
-      if (want_gradient) tape.backward(loss);
+      const Var start = objective(loss, worker.index_losses, step);
+      if (want_gradient) tape.backward(start);
       bool in_gradient = false;
       const char* module = tape.first_nonfinite(in_gradient);
       if (module != nullptr && in_gradient == want_gradient) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -38,9 +39,12 @@ struct Divergence {
 struct StepResult {
   int64_t step = 0;
   double loss = 0;  ///< mean over the target tokens of the step, with optim.label_smoothing
+  /// Divergence of the indexers from the attention they foretell, in nats, mean over queries and layers; NaN without
+  /// indexers.
+  double index_loss = std::numeric_limits<double>::quiet_NaN();
   double lr = 0;
-  double grad_norm = 0;                       ///< before clipping
-  int64_t tokens = 0;                         ///< positions fed, of sources too, targets or not
+  double grad_norm = 0;  ///< before clipping, of all parameters: an indexer's gradient is that of its own loss
+  int64_t tokens = 0;    ///< positions fed, of sources too, targets or not
   std::span<const double> squared_gradients;  ///< one a parameter, before clipping
   std::span<const double> squared_values;     ///< one a parameter, after the update; with `norms`
   std::span<const double> squared_updates;
@@ -56,6 +60,11 @@ struct StepResult {
 /// The sequences of a step are split into a number of lanes that does not depend on the threads. A worker carries a
 /// lane's sequences through forward and backward, some at a time, on a tape of its own; the lanes' gradients are added
 /// in their order. So results are bit-identical for any number of threads.
+///
+/// With attention.pattern = top_k the indexers' losses are added to the model's before the backward pass. They reach
+/// the parameters of the indexers alone, which get nothing else. In the first attention.index_warmup_steps steps the
+/// backward pass starts from the indexers' losses, attention is to all visible keys, and the optimizer leaves all other
+/// parameters as they are. The gradient is clipped as a whole, by the norm over all parameters.
 class Trainer {
  public:
   Trainer(const Config& config, Transformer& model, const Dataset& dataset, Workers& workers);
@@ -80,8 +89,16 @@ class Trainer {
   void fill_batch(int64_t step);
   void run_lane(Worker& worker, Lane& lane, GradientBuffer& gradients, int64_t step, const StepRequest& request);
   Divergence find_divergence(int64_t step);
-  /// A pass over sequences that begin with number `first`, their sources encoded.
-  ForwardPass begin_pass(Tape& tape, const BatchPart& part, int64_t first, int64_t step) const;
+  bool has_indexers() const { return config_.attention.pattern == AttentionPattern::top_k; }
+  bool warms_up_indexers(int64_t step) const {
+    return has_indexers() && step <= config_.attention.index_warmup_steps;
+  }
+  /// A pass over sequences that begin with number `first`, their sources encoded. `index_losses` receives those of the
+  /// indexers, where there are any.
+  ForwardPass begin_pass(Tape& tape, const BatchPart& part, int64_t first, int64_t step,
+                         std::vector<Var>& index_losses) const;
+  /// What the backward pass of step `step` starts from.
+  Var objective(Var loss, std::span<const Var> index_losses, int64_t step) const;
 
   const Config& config_;
   Transformer& model_;
@@ -96,6 +113,7 @@ class Trainer {
   GradientBuffer total_;
   std::vector<std::unique_ptr<Worker>> worker_state_;
   std::vector<Lane> lanes_;
+  std::vector<int64_t> frozen_steps_;  ///< see AdamW::step(); empty without a warm-up
   std::vector<double> squared_gradients_;
   UpdateNorms update_norms_;
   std::vector<double> residual_gradients_, residual_squares_, entropy_, max_logit_;

@@ -13,11 +13,11 @@ std::vector<std::string> symbols(const Task& /*task*/) {
   return {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "+"};
 }
 
-int64_t tokens_needed(int64_t length) {
+int64_t tokens_needed(const Task&, int64_t length) {
   return 3 * length + 4;
 }
 
-PairSizes pair_sizes(int64_t length) {
+PairSizes pair_sizes(const Task&, int64_t length) {
   return {.source = 2 * length + 1, .target = length + 2};
 }
 

@@ -1,7 +1,10 @@
 // associative_recall: <begin> k1 v1 .. kn vn > q1 w1 .. qn wn, the multi-query form (MQAR) of Arora et al., "Zoology",
 // 2023 (arXiv 2312.04927): n different keys with random values, then every key once more in random order. Only the
-// values after the queries count. The last of them ends the problem; an <end> would say nothing about recall.
+// values after the queries count. The last of them ends the problem; an <end> would say nothing about recall. With
+// data.gap = g the separator stands g times more, so that every value is at least g + 2 positions before it is asked
+// for.
 
+#include <algorithm>
 #include <array>
 #include <numeric>
 #include <utility>
@@ -19,12 +22,12 @@ std::vector<std::string> symbols(const Task& task) {
   return names;
 }
 
-int64_t tokens_needed(int64_t length) {
-  return 4 * length + 1;
+int64_t tokens_needed(const Task& task, int64_t length) {
+  return 4 * length + 1 + task.gap;
 }
 
-PairSizes pair_sizes(int64_t length) {
-  return {.source = 3 * length + 1, .target = length + 1};
+PairSizes pair_sizes(const Task& task, int64_t length) {
+  return {.source = 3 * length + 1 + task.gap, .target = length + 1};
 }
 
 /// The first `count` of a random permutation of 0 .. size - 1 (Fisher and Yates), in the front of `items`.
@@ -44,12 +47,13 @@ void generate(const Task& task, int64_t length, CounterRandom& random, std::span
     tokens[2 * pair + 1] = first_key + order[pair];
     tokens[2 * pair + 2] = first_value + static_cast<int32_t>(random.below(task.alphabet));
   }
-  tokens[2 * length + 1] = kSeparator;
+  const int64_t queries = 2 * length + 2 + task.gap;
+  std::fill(tokens.begin() + 2 * length + 1, tokens.begin() + queries, kSeparator);
 
   draw_permutation(random, length, length, order);
   for (int64_t query = 0; query < length; ++query) {
     const int64_t pair = order[query];
-    const int64_t at = 2 * length + 2 + 2 * query;
+    const int64_t at = queries + 2 * query;
     const int32_t value = tokens[2 * pair + 2];
     tokens[at] = tokens[2 * pair + 1];
     targets[at] = value;

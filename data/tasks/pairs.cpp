@@ -57,7 +57,7 @@ int64_t split(const Task& task, int64_t length, const Sequence& problem, const P
 
 PairSizes pair_tokens(const Task& task, int64_t length) {
   problem_tokens(task, length);
-  return task.kind->pair(length);
+  return task.kind->pair(task, length);
 }
 
 int64_t fill_training_pair(const Task& task, uint64_t seed, int64_t step, int64_t index, const PairRow& row) {

@@ -10,11 +10,11 @@ std::vector<std::string> symbols(const Task& /*task*/) {
   return {"0", "1"};
 }
 
-int64_t tokens_needed(int64_t length) {
+int64_t tokens_needed(const Task&, int64_t length) {
   return length + 2;
 }
 
-PairSizes pair_sizes(int64_t length) {
+PairSizes pair_sizes(const Task&, int64_t length) {
   return {.source = length, .target = 2};
 }
 

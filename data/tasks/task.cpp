@@ -83,6 +83,10 @@ Task make_task(const DataConfig& config) {
     throw DataError(fmt::format("data.min_length = {}, data.max_length = {}: must be 1 <= min_length <= max_length",
                                 task.min_length, task.max_length));
   }
+  if (config.gap < 0 || config.gap > kGreatestProblemLength) {
+    throw DataError(fmt::format("data.gap = {}: must be between 0 and {}", config.gap, kGreatestProblemLength));
+  }
+  task.gap = config.gap;
   if (config.train_problems < 0) {
     throw DataError(
         fmt::format("data.train_problems = {}: must be at least 0 (0: every problem fresh)", config.train_problems));
@@ -108,7 +112,7 @@ int64_t problem_tokens(const Task& task, int64_t length) {
         fmt::format("{}: {} pairs need as many different keys, the alphabet has {}; raise data.alphabet (at most {})",
                     task.kind->name, length, task.alphabet, kGreatestAlphabet));
   }
-  return task.kind->tokens(length);
+  return task.kind->tokens(task, length);
 }
 
 int64_t fill_training_problem(const Task& task, uint64_t seed, int64_t step, int64_t index, std::span<int32_t> tokens,

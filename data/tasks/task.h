@@ -28,6 +28,7 @@ struct Task {
   const TaskKind* kind = nullptr;
   int64_t alphabet = 0;
   bool least_significant_first = false;  ///< addition
+  int64_t gap = 0;                       ///< associative_recall: separators beyond the one between pairs and queries
   int64_t min_length = 1;
   int64_t max_length = 20;
   int64_t train_problems = 0;
@@ -54,12 +55,12 @@ struct TaskKind {
   std::vector<std::string> (*symbols)(const Task& task);
 
   /// Positions that a problem takes in a row.
-  int64_t (*tokens)(int64_t length);
+  int64_t (*tokens)(const Task& task, int64_t length);
 
   /// The same as a source and a target.
-  PairSizes (*pair)(int64_t length);
+  PairSizes (*pair)(const Task& task, int64_t length);
 
-  /// Writes a problem into the first tokens(length) positions. Before: tokens are kPad, targets kIgnored.
+  /// Writes a problem into the first tokens(task, length) positions. Before: tokens are kPad, targets kIgnored.
   void (*generate)(const Task& task, int64_t length, CounterRandom& random, std::span<int32_t> tokens,
                    std::span<int32_t> targets);
 };
@@ -68,7 +69,8 @@ struct TaskKind {
 std::span<const TaskKind> task_kinds();
 
 /// The task of [data]. Throws DataError for an unknown task (listing the known), lengths that make no range, an
-/// alphabet out of [2, kGreatestAlphabet], one given to a task that has its own, fewer keys than max_length.
+/// alphabet out of [2, kGreatestAlphabet], one given to a task that has its own, fewer keys than max_length, a gap that
+/// is negative or longer than kGreatestProblemLength.
 Task make_task(const DataConfig& config);
 
 /// Names of all tokens, by id.

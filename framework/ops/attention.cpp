@@ -9,6 +9,7 @@
 
 #include "framework/for_type.h"
 #include "framework/ops/attention.h"
+#include "framework/ops/attention_operands.h"
 #include "framework/ops/attention_problem.h"
 #include "framework/ops/attention_rows.h"
 #include "framework/ops/checks.h"
@@ -448,15 +449,6 @@ class Head {
   const AttentionScratch<T>& w;
 };
 
-/// Zeroes rows [begin, end) of every head of sequence b.
-template <class T>
-void clear_rows(const HeadsView<T>& view, int64_t b, int64_t heads, int64_t begin, int64_t end, int64_t columns) {
-  if (!view) return;
-  for (int64_t h = 0; h < heads; ++h) {
-    for (int64_t r = begin; r < end; ++r) clear(view.head(b, h) + r * view.row_stride, columns);
-  }
-}
-
 template <class T>
 void forward_all(const AttentionProblem<T>& p, const AttentionScratch<T>& w) {
   const bool finite_relative_keys = Head<T>(p, w).pack_relative_keys(false);
@@ -534,109 +526,6 @@ HWY_EXPORT(ForwardF64);
 HWY_EXPORT(BackwardF32);
 HWY_EXPORT(BackwardF64);
 
-/// Extents of the operands of one call.
-struct Extents {
-  int64_t B, H, G, queries, keys, dk, dv;
-};
-
-/// An operand and where its heads lie in it.
-struct Operand {
-  Var var;
-  int64_t first = 0;  ///< element where head 0 of sequence 0 begins
-  int64_t batch_stride = 0, head_stride = 0, row_stride = 0;
-  int64_t elements = 0;  ///< of the Var, those that are heads of this operand
-
-  template <class T>
-  HeadsView<T> view(T* data) const {
-    if (data == nullptr) return {};
-    return {data + first, batch_stride, head_stride, row_stride};
-  }
-  template <class T>
-  HeadsView<const T> value() const {
-    return view<const T>(var.value().data<T>());
-  }
-};
-
-void check_sequences(const Extents& e, const AttentionOptions& o) {
-  const auto check_count = [&](std::span<const int64_t> list, const char* name) {
-    require(list.empty() || static_cast<int64_t>(list.size()) == e.B, "attention: {} has {} entries for {} sequences",
-            name, list.size(), e.B);
-  };
-  check_count(o.first_key, "first_key");
-  check_count(o.key_end, "key_end");
-  for (int64_t b = 0; b < e.B; ++b) {
-    const int64_t begin = o.first_key.empty() ? 0 : o.first_key[static_cast<std::size_t>(b)];
-    const int64_t end = o.key_end.empty() ? e.keys : o.key_end[static_cast<std::size_t>(b)];
-    // Without an end of its own, the first token of a sequence may still be to come.
-    require(0 <= begin && (begin <= end || o.key_end.empty()) && end <= e.keys,
-            "attention: sequence {} has keys from {} to {}; they must lie in [0, {}]", b, begin, end, e.keys);
-  }
-}
-
-void check(const Extents& e, Var q, const AttentionOptions& o) {
-  check_same_dtype("attention: offset_bias", q, o.offset_bias);
-  check_same_dtype("attention: relative_keys", q, o.relative_keys);
-  require(e.G >= 1 && e.H % e.G == 0, "attention: {} query heads cannot share {} key/value heads", e.H, e.G);
-  const bool positions_matter =
-      o.mask.causal || o.mask.window_radius >= 0 || o.offset_bias || o.relative_keys || o.rotary != nullptr;
-  require(e.queries <= e.keys || !positions_matter,
-          "attention: {} queries for {} keys; queries stand at the end of the keys", e.queries, e.keys);
-  check_sequences(e, o);
-  if (o.offset_bias) {
-    const int64_t origin = o.offset_origin < 0 ? e.keys - 1 : o.offset_origin;
-    const Shape& shape = o.offset_bias.shape();
-    if (o.offset_origin < 0) check_shape("attention: offset_bias", shape, {e.H, e.keys + e.queries - 1});
-    check_shape("attention: offset_bias", shape, {e.H, -1});
-    require(origin >= e.keys - 1 && shape[1] - origin >= e.queries,
-            "attention: offset_bias has {} columns from offset {} on; {} queries of {} keys need {} from {} on",
-            shape[1], -origin, e.queries, e.keys, e.keys + e.queries - 1, 1 - e.keys);
-  }
-  if (o.relative_keys) {
-    check_shape("attention: relative_keys", o.relative_keys.shape(), {-1, e.dk});
-    require(o.relative_keys.shape()[0] % 2 == 1, "attention: relative_keys has {} rows, expected 2 clip + 1",
-            o.relative_keys.shape()[0]);
-  }
-  if (o.rotary != nullptr) {
-    require(o.rotary->dims <= e.dk && o.rotary->cos.shape[0] >= e.keys,
-            "attention: a rotary table of {} columns and {} positions for keys of {} columns at {} positions",
-            o.rotary->dims, o.rotary->cos.shape[0], e.dk, e.keys);
-    require(o.rotary->cos.dtype == q.dtype(), "attention: a rotary table in {} for queries in {}",
-            name_of(o.rotary->cos.dtype), name_of(q.dtype()));
-  }
-}
-
-/// Column of the offset of the last query to key 0.
-int64_t first_bias_column(const Extents& e, const AttentionOptions& o) {
-  return (o.offset_origin < 0 ? e.keys - 1 : o.offset_origin) - (e.keys - 1);
-}
-
-template <class T>
-AttentionProblem<T> make_problem(const Extents& e, const AttentionOptions& o) {
-  AttentionProblem<T> p;
-  p.B = e.B;
-  p.H = e.H;
-  p.G = e.G;
-  p.queries = p.lse_stride = e.queries;
-  p.keys = e.keys;
-  p.dk = e.dk;
-  p.dv = e.dv;
-  p.first_position = e.keys - e.queries;
-  p.scale = static_cast<T>(o.scale);
-  p.mask = o.mask;
-  p.rotary = o.rotary;
-  if (!o.first_key.empty()) p.first_key = o.first_key.data();
-  if (!o.key_end.empty()) p.key_end = o.key_end.data();
-  if (o.offset_bias) {
-    p.offset_bias = o.offset_bias.value().data<T>() + first_bias_column(e, o);
-    p.bias_stride = o.offset_bias.shape()[1];
-  }
-  if (o.relative_keys) {
-    p.relative_keys = o.relative_keys.value().data<T>();
-    p.clip = (o.relative_keys.shape()[0] - 1) / 2;
-  }
-  return p;
-}
-
 template <class T>
 void forward(AttentionProblem<T>& p, const AttentionOptions& options, Tape& tape) {
   p.lse = tape.arena().allocate<T>(static_cast<std::size_t>(p.B * p.H * p.queries));
@@ -661,15 +550,15 @@ void backward(AttentionProblem<T> p, Var offset_bias, int64_t bias_column, Var r
   tape.arena().rewind(mark);
 }
 
-Var attend(const Extents& e, const Operand& q, const Operand& k, const Operand& v, const Operand& y_layout,
-           const Shape& y_shape, const AttentionOptions& options) {
+Var attend(const AttentionExtents& e, const AttentionOperand& q, const AttentionOperand& k, const AttentionOperand& v,
+           const AttentionOperand& y_layout, const Shape& y_shape, const AttentionOptions& options) {
   Tape& tape = *q.var.tape;
   check_same_dtype("attention: k", q.var, k.var);
   check_same_dtype("attention: v", q.var, v.var);
-  check(e, q.var, options);
+  check_attention_operands("attention", e, q.var, options);
   Tensor y = tape.allocate(y_shape, q.var.dtype());
   return dispatch(q.var.dtype(), [&]<class T>() {
-    AttentionProblem<T> p = make_problem<T>(e, options);
+    AttentionProblem<T> p = attention_problem<T>(e, options);
     p.q = q.value<T>();
     p.k = k.value<T>();
     p.v = v.value<T>();
@@ -681,25 +570,7 @@ Var attend(const Extents& e, const Operand& q, const Operand& k, const Operand& 
     return tape.record("attention", y, {q.var, k.var, v.var, bias, relative}, [=](Tape& t, Var result) {
       AttentionProblem<T> back = p;
       back.dy = y_layout.view<const T>(t.gradient<T>(result));
-      const auto apart = [](const Operand& a, const Operand& b) { return a.var.id == b.var.id && a.first != b.first; };
-      // The heads may be a part of their Var, whose rest has to be zero where nothing is there to add to.
-      const auto open = [&](const Operand& of) -> GradientSink<T> {
-        int64_t written = of.elements;
-        for (const Operand* other : {&q, &k, &v}) written += apart(of, *other) ? other->elements : 0;
-        if (written >= of.var.value().elements()) return t.gradient_sink<T>(of.var);
-        return {t.gradient_accumulator<T>(of.var), true};
-      };
-      // Parts of one Var share what is known of it: whether anything is there to add to. Where the same part stands
-      // for two operands, the second must add to what the first has stored.
-      const GradientSink<T> dq = open(q);
-      const GradientSink<T> dk = apart(k, q) ? dq : open(k);
-      const GradientSink<T> dv = apart(v, k) ? dk : apart(v, q) ? dq : open(v);
-      back.dq = q.view<T>(dq.data);
-      back.dk_out = k.view<T>(dk.data);
-      back.dv_out = v.view<T>(dv.data);
-      back.add_dq = dq.accumulate;
-      back.add_dk = dk.accumulate;
-      back.add_dv = dv.accumulate;
+      open_gradients(t, q, k, v, back);
       backward(back, bias, bias_column, relative, t);
     });
   });
@@ -710,35 +581,22 @@ Var attend(const Extents& e, const Operand& q, const Operand& k, const Operand& 
 Var attention(Var q, Var k, Var v, const AttentionOptions& options) {
   require(q.shape().rank() == 4 && k.shape().rank() == 4 && v.shape().rank() == 4,
           "attention: q, k and v are [batch, heads, positions, columns]");
-  const Extents e{q.shape()[0], q.shape()[1], k.shape()[1], q.shape()[2], k.shape()[2], q.shape()[3], v.shape()[3]};
+  const AttentionExtents e{q.shape()[0], q.shape()[1], k.shape()[1], q.shape()[2],
+                           k.shape()[2], q.shape()[3], v.shape()[3]};
   check_shape("attention: k", k.shape(), {e.B, e.G, e.keys, e.dk});
   check_shape("attention: v", v.shape(), {e.B, e.G, e.keys, e.dv});
   const auto separate = [](Var x, int64_t heads, int64_t rows, int64_t d) {
-    return Operand{x, 0, heads * rows * d, rows * d, d, x ? x.value().elements() : 0};
+    return AttentionOperand{x, 0, heads * rows * d, rows * d, d, x ? x.value().elements() : 0};
   };
   return attend(e, separate(q, e.H, e.queries, e.dk), separate(k, e.G, e.keys, e.dk), separate(v, e.G, e.keys, e.dv),
                 separate({}, e.H, e.queries, e.dv), {e.B, e.H, e.queries, e.dv}, options);
 }
 
 Var attention(const Heads& q, const Heads& k, const Heads& v, const AttentionOptions& options) {
-  for (const Heads* heads : {&q, &k, &v}) {
-    check_heads("attention", *heads);
-    require(heads->x.shape()[0] == q.x.shape()[0], "attention: {} sequences of queries for {} of keys or values",
-            q.x.shape()[0], heads->x.shape()[0]);
-  }
-  const auto rows = [](const Heads& heads) { return heads.rows < 0 ? heads.x.shape()[1] : heads.rows; };
-  require(k.width == q.width, "attention: queries of {} columns for keys of {}", q.width, k.width);
-  require(v.count == k.count && rows(v) == rows(k), "attention: {} keys of {} heads for {} values of {} heads", rows(k),
-          k.count, rows(v), v.count);
-  const Extents e{q.x.shape()[0], q.count, k.count, rows(q), rows(k), q.width, v.width};
-  const auto operand = [&](const Heads& heads) {
-    const int64_t columns = heads.x.shape()[2];
-    return Operand{heads.x,     heads.first, heads.x.shape()[1] * columns,
-                   heads.width, columns,     e.B * rows(heads) * heads.count * heads.width};
-  };
+  const AttentionExtents e = attention_extents("attention", q, k, &v);
   const int64_t columns = e.H * e.dv;
-  return attend(e, operand(q), operand(k), operand(v), Operand{{}, 0, e.queries * columns, e.dv, columns},
-                {e.B, e.queries, columns}, options);
+  return attend(e, attention_operand(q), attention_operand(k), attention_operand(v),
+                AttentionOperand{{}, 0, e.queries * columns, e.dv, columns}, {e.B, e.queries, columns}, options);
 }
 
 Var attention_packed(Var qkv, int64_t n_heads, int64_t n_kv_heads, const AttentionOptions& options) {

@@ -21,6 +21,15 @@ struct HeadsView {
   explicit operator bool() const { return data != nullptr; }
 };
 
+/// Zeroes rows [begin, end) of every head of sequence b.
+template <class T>
+void clear_rows(const HeadsView<T>& view, int64_t b, int64_t heads, int64_t begin, int64_t end, int64_t columns) {
+  if (!view) return;
+  for (int64_t h = 0; h < heads; ++h) {
+    for (int64_t r = begin; r < end; ++r) std::fill_n(view.head(b, h) + r * view.row_stride, columns, T(0));
+  }
+}
+
 /// A range of key positions.
 struct KeyRange {
   int64_t begin = 0;
@@ -92,7 +101,7 @@ struct AttentionProblem {
     one.v = rows_from(v, begin);
     one.dk_out = rows_from(dk_out, begin);
     one.dv_out = rows_from(dv_out, begin);
-    one.lse = lse + b * H * lse_stride + skipped;
+    if (lse != nullptr) one.lse = lse + b * H * lse_stride + skipped;
     // The offset of the last query to the sequence's first key is less far from 0.
     if (offset_bias != nullptr) one.offset_bias += begin;
     if (d_offset_bias != nullptr) one.d_offset_bias += begin;

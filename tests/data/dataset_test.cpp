@@ -112,13 +112,14 @@ TEST_F(DatasetFiles, FingerprintFollowsWhatTrainingDrawsFrom) {
 
 TEST_F(DatasetFiles, FingerprintFollowsEveryKeyOfATask) {
   const auto print = [](const DataConfig& config) { return open_dataset(config, 64)->fingerprint(); };
-  std::vector<DataConfig> different(7, copy_task());
+  std::vector<DataConfig> different(8, copy_task());
   different[1].task = "reverse";
   different[2].min_length += 1;
   different[3].max_length += 1;
   different[4].alphabet = 31;
   different[5].train_problems = 5;
   different[6].digit_order = "least_significant_first";
+  different[7].gap = 3;
   std::set<uint64_t> prints;
   for (const DataConfig& config : different) {
     EXPECT_EQ(print(config), print(config));

@@ -31,7 +31,7 @@ std::string refusal(const std::vector<std::string>& files, const std::map<std::s
 }
 
 TEST(BenchCommand, UnknownNamesAreRefusedWithTheList) {
-  EXPECT_EQ(refusal({"stop", "M"}), "unknown benchmark 'stop'; they are step, ops, scaling, variants, decode");
+  EXPECT_EQ(refusal({"stop", "M"}), "unknown benchmark 'stop'; they are step, ops, scaling, variants, decode, recall");
   EXPECT_EQ(refusal({"scaling", "XS"}, {{"--over", "depth"}}),
             "--over 'depth': the axes are length, width, threads, jobs");
   EXPECT_THROW(bench_command(call({"step", "Q"})), ConfigError);
@@ -138,7 +138,7 @@ TEST(BenchCommand, OnlyTheChosenOpsAreInTheTable) {
 }
 
 TEST(BenchCommand, EveryBenchmarkGivesTextAndJson) {
-  for (const char* name : {"step", "ops", "variants", "decode"}) {
+  for (const char* name : {"step", "ops", "variants", "decode", "recall"}) {
     EXPECT_NE(bench_command(call({name, "XS"})), "") << name;
     const nlohmann::json json = nlohmann::json::parse(bench_command(call({name, "XS"}, {{"--json", ""}})));
     EXPECT_TRUE(json.is_object()) << name;

@@ -96,7 +96,15 @@ TEST_F(CommandLine, FlagsThatWouldDoNothingAreRefused) {
   write_text(dir_ / "s/sweep.ini", kRun);
   EXPECT_EQ(run({"inspect", "s"}).code, kDone);
   EXPECT_TRUE(holds(refused({"inspect", "s", "--rows", "3"}), "'s' is a sweep: give one of the runs in it"));
-  EXPECT_TRUE(holds(refused({"inspect", "s", "--step", "3"}), "--rows and --step are for the log of one run"));
+  EXPECT_TRUE(holds(refused({"inspect", "s", "--step", "3"}), "--step is for the log of one run"));
+  EXPECT_TRUE(holds(refused({"inspect", "s", "--layers"}), "--layers is for the log of one run"));
+  EXPECT_TRUE(holds(refused({"inspect", "s", "--plot", "los"}), "--plot = 'los': must be loss, grad_norm or length"));
+  EXPECT_TRUE(holds(refused({"inspect", "s", "--kind", "block"}), "--kind goes with --layers"));
+  EXPECT_TRUE(holds(refused({"inspect", "r", "--layers", "--plot", "loss"}), "--plot or --layers, not both"));
+  EXPECT_TRUE(holds(refused({"inspect", "r", "--plot", "loss", "--rows", "3"}), "--rows is for the tables"));
+  for (const char* bad : {"x", "-1", "5..4", "..", "1...4", "3..x", "99999999999999999999"}) {
+    EXPECT_TRUE(holds(refused({"inspect", "r", "--step", bad}), "must be a step, as 40, or a range")) << bad;
+  }
 }
 
 TEST_F(CommandLine, ConfigurationErrorsComeAllAtOnceAndStartNothing) {

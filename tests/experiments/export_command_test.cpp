@@ -63,7 +63,7 @@ TEST_F(ExportCommand, PrintsThePathsOfWhatItWrote) {
                           "events/events.out.tfevents."))
       << all.out;
   EXPECT_EQ(std::count(all.out.begin(), all.out.end(), '\n'), 8);
-  EXPECT_TRUE(read_text(file("tables/train.csv")).starts_with("step,loss,lr,"));
+  EXPECT_TRUE(read_text(file("tables/train.csv")).starts_with("step,loss,index_loss,lr,"));
   const Finished some = exported({"run/log.h5", "--csv", "some", "--only", "eval,stem"});
   EXPECT_EQ(some.out, "some/eval.csv\nsome/stem.csv\n");
 }
@@ -71,7 +71,7 @@ TEST_F(ExportCommand, PrintsThePathsOfWhatItWrote) {
 TEST_F(ExportCommand, ATableGoesToStandardOutput) {
   const Finished train = exported({"run", "--csv", "-"});
   EXPECT_EQ(std::count(train.out.begin(), train.out.end(), '\n'), 21);
-  EXPECT_TRUE(train.out.starts_with("step,loss,lr,grad_norm,")) << train.out;
+  EXPECT_TRUE(train.out.starts_with("step,loss,index_loss,lr,grad_norm,")) << train.out;
   const Finished eval = exported({"run", "--csv", "-", "--only", "eval"});
   EXPECT_TRUE(eval.out.starts_with("step,length,loss\n20,16,")) << eval.out;
 }

@@ -48,7 +48,7 @@ TEST(ExportCsv, TablesAreThoseOfTheLogUnderItsNames) {
   const TemporaryDirectory dir;
   const LogContents log = example_log(dir, 60);
   const std::vector<std::pair<std::string, std::string>> headers = {
-      {"train", "step,loss,lr,grad_norm,param_norm,step_time,tokens_per_s,tokens,wall_time"},
+      {"train", "step,loss,index_loss,lr,grad_norm,param_norm,step_time,tokens_per_s,tokens,wall_time"},
       {"layers", "step,layer,kind,grad_norm,param_norm,update_ratio"},
       {"stem", "step,kind,grad_norm"},
       {"residual", "step,depth,grad_norm,rms"},
@@ -68,7 +68,7 @@ TEST(ExportCsv, EveryStepAndPlaceHasALine) {
   const LogContents log = example_log(dir, 60);
   const std::vector<std::string> train = lines_of(csv_of(log, "train"));
   ASSERT_EQ(train.size(), 61U);
-  EXPECT_EQ(train[7], "7,7,7.125,7.25,7.375,7.5,7.625,28672,1.75");
+  EXPECT_EQ(train[7], "7,7,9,7.125,7.25,7.375,7.5,7.625,28672,1.75");
   const std::vector<std::string> layers = lines_of(csv_of(log, "layers"));
   ASSERT_EQ(layers.size(), 1U + 20 * 3 * 4);
   std::size_t line = 1;

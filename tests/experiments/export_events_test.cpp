@@ -84,8 +84,8 @@ TEST(ExportEvents, AnotherProgramReadsEveryValueAtItsStepAndTime) {
   EXPECT_TRUE(fs::path(path).filename().string().starts_with("events.out.tfevents.1796042880.host.")) << path;
   const auto points = points_of(path, dir / "out.txt");
   if (points.empty()) GTEST_SKIP() << "python3 is not installed";
-  // train 8, layers 3 x 12, stem 2, residual 2 x 4, attention 2 x 6, eval 3 + 12.
-  EXPECT_EQ(points.size(), 8U + 36 + 2 + 8 + 12 + 15);
+  // train 9, layers 3 x 12, stem 2, residual 2 x 4, attention 2 x 6, eval 3 + 12.
+  EXPECT_EQ(points.size(), 9U + 36 + 2 + 8 + 12 + 15);
   ASSERT_EQ(points.at("train/grad_norm").size(), 60U);
   ASSERT_EQ(points.at("layers/update_ratio/ffn.down/02").size(), 20U);
   ASSERT_EQ(points.at("eval/loss@96").size(), 6U);

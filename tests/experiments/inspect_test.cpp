@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <sstream>
 
@@ -77,11 +78,71 @@ TEST(Inspect, NamesTheModulesOfAnEncoderAndItsDecoder) {
   EXPECT_TRUE(holds(text, "encoder.position_embedding ")) << text;
 }
 
+TEST(Inspect, LongNamesOfModulesAreWhole) {
+  const TemporaryDirectory dir;
+  LogSchema schema = example_schema();
+  schema.layer_kinds = {"attention.kv_latent_norm", "attention.query_up", "ffn.down", "block"};
+  {
+    const RunLock lock(dir.path());
+    RunLog log = RunLog::create(lock, schema, example_header());
+    for (int64_t step = 1; step <= 3; ++step) append_step(log, step);
+    log.finish(LogStatus::finished);
+  }
+  EXPECT_TRUE(holds(inspect(dir.path(), {}, {}),
+                    "          attn                           \n"
+                    "            kv                           \n"
+                    "        latent     attn      ffn         \n"
+                    "layer     norm query_up     down    block\n"))
+      << inspect(dir.path(), {}, {});
+}
+
+TEST(Inspect, TablesOfARangeOfSteps) {
+  const TemporaryDirectory dir;
+  write_log(dir.path(), 50, LogStatus::finished);
+  const std::string text = inspect(dir.path(), {.steps = {10, 20}}, {});
+  EXPECT_TRUE(holds(text, "training, last 10 of 11 rows\n")) << text;
+  EXPECT_TRUE(holds(text, "\n       20   20.0000") && !holds(text, "\n       21   21.0000")) << text;
+  EXPECT_TRUE(holds(text, "module, step 18\n")) << text;
+  const auto none = [&] { inspect(dir.path(), {.steps = {60, 70}}, {}); };
+  EXPECT_TRUE(holds(message_of<std::runtime_error>(none), "no layers were logged in the steps 60..70; they are from"));
+}
+
+TEST(Inspect, PlotsAndHeatMapsShowTheStepsAskedFor) {
+  const TemporaryDirectory dir;
+  write_log(dir.path(), 50, LogStatus::finished);
+  const std::string loss = inspect_plot(dir.path(), Curve::loss, {10, 20}, {});
+  EXPECT_TRUE(holds(loss, "       20 |") && holds(loss, "       10 |")) << loss;
+  const std::string length = inspect_plot(dir.path(), Curve::length, {}, {});
+  EXPECT_TRUE(holds(length, "    51.75 |") && holds(length, "trained at")) << length;
+  const std::string layers = inspect_layers(dir.path(), "block", {10, 20}, {});
+  EXPECT_TRUE(holds(layers, "gradient norm of block by layer and step\n    0 ")) << layers;
+  EXPECT_TRUE(holds(layers, " step 12 ")) << layers;
+  const auto unknown = [&] { inspect_layers(dir.path(), "ffn.dwn", {}, {}); };
+  EXPECT_TRUE(holds(message_of<std::runtime_error>(unknown), "no kind 'ffn.dwn' of module in this log; it has"));
+}
+
+TEST(Inspect, CsvHoldsTheNumbersThemselves) {
+  const TemporaryDirectory dir;
+  write_log(dir.path(), 50, LogStatus::finished);
+  const std::string train = inspect_csv(dir.path(), {7, 8});
+  EXPECT_EQ(train.find("step,loss,index_loss,lr,grad_norm,param_norm,step_time,tokens_per_s,tokens,wall_time\n7,7,"), 0U) << train;
+  EXPECT_EQ(std::count(train.begin(), train.end(), '\n'), 3);
+  EXPECT_EQ(inspect_plot_csv(dir.path(), Curve::loss, {7, 8}), "step,loss\n7,7\n8,8\n");
+  const std::string length = inspect_plot_csv(dir.path(), Curve::length, {});
+  EXPECT_EQ(length.find("length,loss\n64,51.75\n"), 0U) << length;
+  const std::string layers = inspect_layers_csv(dir.path(), "block", {12, 12});
+  EXPECT_EQ(layers.find("step,layer,kind,grad_norm,param_norm,update_ratio\n12,0,block,"), 0U) << layers;
+  EXPECT_EQ(std::count(layers.begin(), layers.end(), '\n'), 1 + example_schema().n_layers);
+  const auto kinds = static_cast<int64_t>(example_schema().layer_kinds.size());
+  const std::string all = inspect_layers_csv(dir.path(), "", {12, 12});
+  EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 1 + example_schema().n_layers * kinds);
+}
+
 TEST(Inspect, LayersAtAStepOfChoice) {
   const TemporaryDirectory dir;
   write_log(dir.path(), 50, LogStatus::finished);
-  EXPECT_TRUE(holds(inspect(dir.path(), {.step = 12}, {}), "module, step 12\n"));
-  const std::string message = message_of<std::runtime_error>([&] { inspect(dir.path(), {.step = 13}, {}); });
+  EXPECT_TRUE(holds(inspect(dir.path(), {.steps = {12, 12}}, {}), "module, step 12\n"));
+  const std::string message = message_of<std::runtime_error>([&] { inspect(dir.path(), {.steps = {13, 13}}, {}); });
   EXPECT_TRUE(holds(message, "no layers were logged at step 13; the nearest is 12")) << message;
 }
 

@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <string>
+
 #include <vector>
 
 namespace ropewalk {
@@ -40,6 +45,30 @@ TEST(Terminal, TextOfUnknownOriginCannotDriveATerminal) {
             "\\u{9B}0m")
       << "an 8-bit control sequence";
   EXPECT_EQ(harmless("a\xFF\xC3"), "a\\xFF\\xC3");
+}
+
+TEST(TextStyle, UnicodeFollowsTheLocale) {
+  const char* names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+  std::map<std::string, std::optional<std::string>> before;
+  for (const char* name : names) {
+    const char* value = std::getenv(name);
+    before[name] = value == nullptr ? std::nullopt : std::optional<std::string>(value);
+    unsetenv(name);
+  }
+  EXPECT_FALSE(style_of(-1).unicode);
+  setenv("LANG", "de_DE.UTF-8", 1);
+  EXPECT_TRUE(style_of(-1).unicode);
+  setenv("LC_CTYPE", "C", 1);
+  EXPECT_FALSE(style_of(-1).unicode);
+  setenv("LC_ALL", "C.utf8", 1);
+  EXPECT_TRUE(style_of(-1).unicode);
+  for (const auto& [name, value] : before) {
+    if (value) {
+      setenv(name.c_str(), value->c_str(), 1);
+    } else {
+      unsetenv(name.c_str());
+    }
+  }
 }
 
 }  // namespace

@@ -38,21 +38,25 @@ inline constexpr uint64_t kElementsCompared = 0;
 inline constexpr uint64_t kElementsCompared = 2;
 #endif
 
-/// Greatest error of the loss gradient in some elements of every parameter and along a random direction, against
-/// central differences, over the greatest element of the gradient.
-inline double loss_gradient_error(const Transformer& model, int64_t length) {
+/// loss_gradient_error() at the values that the parameters have; `other_keys` tells whether an indexer chose other keys
+/// somewhere along a difference, where the loss jumps.
+inline double loss_gradient_error_here(const Transformer& model, int64_t length, bool& other_keys) {
   const ParameterSet& parameters = model.parameters();
   const std::vector<int32_t> tokens = some_tokens(2 * length);
   std::vector<int32_t> targets = some_tokens(2 * length, 1);
   targets[1] = kIgnoredTarget;
   GradientBuffer gradients(parameters);
-  loss_of(model, tokens, targets, 2, &gradients);
+  std::vector<int32_t> selected;
+  loss_of(model, tokens, targets, 2, &gradients, &selected);
+  other_keys = false;
   const Tensor& values = parameters.flat_values();
   const auto difference = [&](const std::function<void(double)>& move) {
     constexpr double h = 2e-4;
     const auto at = [&](double x) {
       move(x);
-      const double loss = loss_of(model, tokens, targets, 2);
+      std::vector<int32_t> now;
+      const double loss = loss_of(model, tokens, targets, 2, nullptr, &now);
+      other_keys = other_keys || now != selected;
       move(0);
       return loss;
     };
@@ -66,7 +70,7 @@ inline double loss_gradient_error(const Transformer& model, int64_t length) {
   };
   double along = 0;
   std::vector<double> direction(static_cast<std::size_t>(parameters.flat_elements()), 0.0);
-  for (int32_t p = 0; p < static_cast<int32_t>(parameters.size()); ++p) {
+  for (int32_t p = 0; p < static_cast<int32_t>(parameters.size()) && !other_keys; ++p) {
     const Parameter& parameter = parameters[p];
     const Tensor gradient = parameters.view(gradients.flat(), p);
     for (int64_t i = 0; i < gradient.elements(); ++i) {
@@ -92,14 +96,30 @@ inline double loss_gradient_error(const Transformer& model, int64_t length) {
   return worst / largest;
 }
 
+/// Greatest error of the loss gradient in some elements of every parameter and along a random direction, against
+/// central differences, over the greatest element of the gradient. The loss is smooth as long as every indexer chooses
+/// the same keys, and jumps where it chooses others; where that happens somewhere along a difference, the parameters
+/// get other values.
+inline double loss_gradient_error(const Transformer& model, int64_t length) {
+  for (uint64_t seed = 12; seed < 32; ++seed) {
+    bool other_keys = false;
+    const double error = loss_gradient_error_here(model, length, other_keys);
+    if (!other_keys) return error;
+    randomize(model.parameters(), 0.3, seed);
+  }
+  return INFINITY;
+}
+
 /// What the heads share: nothing, keys and values in groups or all, or a latent.
 enum class Sharing : uint8_t { mha, gqa, mqa, mla };
 inline constexpr NameTable<Sharing, 4> kSharingNames{
     {{Sharing::mha, "mha"}, {Sharing::gqa, "gqa"}, {Sharing::mqa, "mqa"}, {Sharing::mla, "mla"}}};
 
-enum class Pattern : uint8_t { full, window, longformer };
-inline constexpr NameTable<Pattern, 3> kPatternNames{
-    {{Pattern::full, "full"}, {Pattern::window, "window"}, {Pattern::longformer, "longformer"}}};
+enum class Pattern : uint8_t { full, window, longformer, top_k };
+inline constexpr NameTable<Pattern, 4> kPatternNames{{{Pattern::full, "full"},
+                                                      {Pattern::window, "window"},
+                                                      {Pattern::longformer, "longformer"},
+                                                      {Pattern::top_k, "top_k"}}};
 
 /// A model of every encoding, kind of attention, pattern of visible keys and placement of norms.
 struct Combination {
@@ -127,7 +147,13 @@ struct Combination {
       config.model.d_head = 4;
       config.model.n_kv_heads = sharing == Sharing::gqa ? 2 : 1;
     }
-    if (pattern != Pattern::full) config.attention.window_radius = 2;
+    if (pattern == Pattern::window || pattern == Pattern::longformer) config.attention.window_radius = 2;
+    if (pattern == Pattern::top_k) {
+      config.attention.pattern = AttentionPattern::top_k;
+      config.attention.top_k = 3;
+      config.attention.index_heads = 2;
+      config.attention.index_dim = 4;
+    }
     if (pattern == Pattern::longformer) config.attention.global_tokens = 1;
     for (const auto& [key, value] : options) config.position.options[key] = value;
     return config;
@@ -189,7 +215,7 @@ inline bool follows_the_length(const Combination& c) {
 }
 
 /// Every encoding, kind of attention and pattern that is legal, and every option of each encoding that a cache can
-/// serve.
+/// serve; those of RoPE with an indexer, too, which turns by them.
 inline std::vector<Combination> attention_combinations() {
   std::vector<Combination> out;
   for (const PositionSchemeInfo& info : position_scheme_infos()) {
@@ -200,7 +226,11 @@ inline std::vector<Combination> attention_combinations() {
       }
     }
     for (const Combination& c : option_combinations(info)) {
-      if (!follows_the_length(c)) out.push_back(c);
+      if (follows_the_length(c)) continue;
+      out.push_back(c);
+      if (info.name != "rope") continue;
+      out.push_back(c);
+      out.back().pattern = Pattern::top_k;
     }
   }
   return out;

@@ -82,6 +82,15 @@ inline Tensor copy_of(const Tensor& x) {
   return out;
 }
 
+/// All positions that indexers chose, layer by layer.
+inline std::vector<int32_t> positions_of(const std::vector<SelectedKeys>& layers) {
+  std::vector<int32_t> out;
+  for (const SelectedKeys& keys : layers) {
+    out.insert(out.end(), keys.positions, keys.positions + keys.sequences * keys.queries * keys.width);
+  }
+  return out;
+}
+
 /// The logits [sequences, length, vocab] of one pass.
 inline Tensor logits_of(const Transformer& model, const std::vector<int32_t>& tokens, int64_t sequences,
                         Mode mode = Mode::inference, const DropoutKey& dropout = {}) {
@@ -97,17 +106,21 @@ inline Tensor logits_of(const Transformer& model, const std::vector<int32_t>& to
   return copy_of(model.logits(pass, tokens.data()).value());
 }
 
-/// The mean loss of one pass; `gradients` receives those of the parameters.
+/// The mean loss of one pass; `gradients` receives those of the parameters, `selected` what the indexers chose.
 inline double loss_of(const Transformer& model, const std::vector<int32_t>& tokens, const std::vector<int32_t>& targets,
-                      int64_t sequences, GradientBuffer* gradients = nullptr) {
+                      int64_t sequences, GradientBuffer* gradients = nullptr,
+                      std::vector<int32_t>* selected = nullptr) {
   Workspace workspace;
   Tape tape(workspace, gradients != nullptr ? Mode::train : Mode::inference, &model.parameters(), gradients);
   ForwardPass pass{.tape = tape, .sequences = sequences, .length = static_cast<int64_t>(tokens.size()) / sequences};
+  std::vector<SelectedKeys> keys;
+  if (selected != nullptr) pass.trace.selected = &keys;
   const SomeSources sources(sequences);
   sources.encode(model, pass);
   int64_t counted = 0;
   for (const int32_t target : targets) counted += target != kIgnoredTarget ? 1 : 0;
   const Var loss = cross_entropy(model.logits(pass, tokens.data()), targets.data(), static_cast<double>(counted));
+  if (selected != nullptr) *selected = positions_of(keys);
   if (gradients != nullptr) {
     gradients->clear();
     tape.backward(loss);

@@ -132,18 +132,20 @@ INSTANTIATE_TEST_SUITE_P(Grid, EveryAttentionTest, ::testing::ValuesIn(attention
 TEST(TransformerTest, RefusesIllegalCombinationsWithAReason) {
   int refused = 0;
   for (const PositionSchemeInfo& info : position_scheme_infos()) {
-    const Combination c{.encoding = info.name, .sharing = Sharing::mla};
-    if (!is_illegal(c)) continue;
-    ++refused;
-    try {
-      make_model(c.architecture(), 4);
-      ADD_FAILURE() << info.name;
-    } catch (const Error& error) {
-      EXPECT_NE(std::string(error.what()).find(info.name), std::string::npos) << error.what();
-      EXPECT_NE(std::string(error.what()).find("attention.kind"), std::string::npos) << error.what();
+    for (const auto& [pattern, name] : kPatternNames) {
+      const Combination c{.encoding = info.name, .sharing = Sharing::mla, .pattern = pattern};
+      if (!is_illegal(c)) continue;
+      ++refused;
+      try {
+        make_model(c.architecture(), 4);
+        ADD_FAILURE() << c;
+      } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find(info.name), std::string::npos) << error.what();
+        EXPECT_NE(std::string(error.what()).find("attention.kind"), std::string::npos) << error.what();
+      }
     }
   }
-  EXPECT_GE(refused, 1);
+  EXPECT_GE(refused, 4);
 }
 
 TEST(TransformerTest, LatentAttentionSaysWhatItNeeds) {

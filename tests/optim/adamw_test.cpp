@@ -92,6 +92,47 @@ TEST_P(AdamWSteps, FollowTheFormulaElementByElement) {
   }
 }
 
+TEST_P(AdamWSteps, LeaveFrozenParametersAloneAndThenCountAnew) {
+  const ParameterSet set = start();
+  const ParameterSet late = start();
+  AdamW frozen(set, kConfig);
+  AdamW begun(late, kConfig);
+  const std::vector<int64_t> frozen_steps(set.size(), 3);
+  const Tensor before = Tensor::zeros({set.flat_elements()}, dtype());
+  std::memcpy(before.bytes, set.flat_values().bytes, before.size_bytes());
+  UpdateNorms norms(set.size());
+  std::vector<double> expected(set.size());
+  squared_norms(set, before, expected);
+  for (int64_t s = 1; s <= 3; ++s) {
+    frozen.step(gradient(set, s), 1.0, kConfig.lr, s, &norms, frozen_steps);
+    EXPECT_TRUE(same_bits(set.flat_values(), before)) << s;
+    for (std::size_t i = 0; i < set.size(); ++i) {
+      EXPECT_NEAR(norms.values[i], expected[i], 1e-6 * expected[i]);
+      EXPECT_EQ(norms.updates[i], 0);
+    }
+  }
+  for (int64_t s = 4; s <= 6; ++s) {
+    frozen.step(gradient(set, s), 1.0, kConfig.lr, s, &norms, frozen_steps);
+    begun.step(gradient(set, s), 1.0, kConfig.lr, s - 3);
+    EXPECT_TRUE(same_bits(set.flat_values(), late.flat_values())) << s;
+  }
+  EXPECT_THROW(frozen.step(gradient(set, 7), 1.0, kConfig.lr, 7, nullptr, std::vector<int64_t>{1}), Error);
+}
+
+TEST_P(AdamWSteps, FreezeOnlyThoseThatAreNamed) {
+  const ParameterSet set = start();
+  const ParameterSet free = start();
+  AdamW some(set, kConfig);
+  AdamW all(free, kConfig);
+  std::vector<int64_t> frozen_steps(set.size(), 0);
+  frozen_steps[1] = 5;
+  some.step(gradient(set, 1), 1.0, kConfig.lr, 1, nullptr, frozen_steps);
+  all.step(gradient(set, 1), 1.0, kConfig.lr, 1);
+  for (int32_t i = 0; i < static_cast<int32_t>(set.size()); ++i) {
+    EXPECT_EQ(same_bits(set.value(i), free.value(i)), i != 1) << set[i].name;
+  }
+}
+
 TEST_P(AdamWSteps, DecayWeightsOnly) {
   const ParameterSet set = start();
   std::vector<double> before;

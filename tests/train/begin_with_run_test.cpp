@@ -101,6 +101,37 @@ TEST_F(BeginWithRun, AShortTrainingOnLongerWindowsLearnsTheNewScale) {
       << "it did not begin with what had been learned";
 }
 
+TEST_F(BeginWithRun, SparseTrainingBeginsWithADenseModelAndDrawsItsIndexers) {
+  train({"train.steps=10"});
+  const Words sparse = {"attention.pattern=top_k", "attention.top_k=4", "attention.index_heads=2",
+                        "attention.index_dim=8", "attention.index_warmup_steps=3"};
+  Words warm_up = sparse;
+  warm_up.push_back("train.steps=3");
+  go_on(warm_up, "warm");
+  const Checkpoint dense = require_checkpoint(run_path()), warm = require_checkpoint(run_path("warm"));
+  for (const StoredTensor& tensor : dense.file.tensors()) {
+    if (tensor.name.starts_with("optimizer.")) continue;
+    const StoredTensor& other = warm.file.tensor(tensor.name);
+    EXPECT_TRUE(std::equal(tensor.data.begin(), tensor.data.end(), other.data.begin(), other.data.end()))
+        << tensor.name << " moved in the warm-up";
+  }
+  EXPECT_NO_THROW(warm.file.tensor("blocks.1.attention.index_query.weight"));
+  const LogTables tables = read_log(run_path("warm") + "/log.h5").tables;
+  ASSERT_EQ(tables.train.index_loss.size(), 3u);
+  for (const float loss : tables.train.index_loss) EXPECT_GT(loss, 0);
+  EXPECT_TRUE(std::isnan(read_log(run_path() + "/log.h5").tables.train.index_loss.front()));
+
+  // A sparse run goes on as it is, but not as a dense one or with other indexers.
+  Words next = {"train.from=" + run_path("warm"), "train.steps=2"};
+  next.insert(next.end(), sparse.begin(), sparse.end() - 1);
+  train(next, "sparse");
+  next.push_back("attention.index_dim=16");
+  EXPECT_THROW(train(next, "wider"), ConfigError);
+  EXPECT_THROW(train({"train.from=" + run_path("warm"), "train.steps=2"}, "dense"), ConfigError);
+  EXPECT_THROW(evaluate_run(run_path(), sparse), ConfigError) << "an evaluation draws nothing";
+  EXPECT_NO_THROW(evaluate_run(run_path("warm"), {"attention.top_k=16", "attention.index_precision=int8"}));
+}
+
 TEST_F(BeginWithRun, IsRecordedWhereARunSaysWhatItIs) {
   train({"train.steps=7"});
   go_on({"train.steps=3"});

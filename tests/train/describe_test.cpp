@@ -43,5 +43,20 @@ TEST_F(Describe, AWindowIsToldAsRadiusVisibleKeysAndReceptiveField) {
             "of 2 layers: 7 tokens besides the global ones");
 }
 
+TEST_F(Describe, AnIndexerIsToldWithItsSelectionAndItsKeyInTheCache) {
+  const std::vector<std::string> sparse = {"model.n_heads=4", "attention.pattern=top_k", "attention.top_k=4",
+                                           "attention.index_heads=2", "attention.index_dim=8"};
+  EXPECT_EQ(line(sparse, "  selection"),
+            "of the keys that the mask leaves, the 4 of greatest index score (2 heads of 8, f32); the indexer reads "
+            "all");
+  EXPECT_EQ(line(sparse, "  mha, 4 heads"), "160, 320, 5.0 KiB  <- this model");
+  EXPECT_EQ(line({"attention.pattern=top_k", "attention.top_k=16", "attention.index_precision=int8",
+                  "attention.index_hadamard=true", "attention.index_warmup_steps=5"},
+                 "  selection"),
+            "of the keys that the mask leaves, the 16 of greatest index score (4 heads of 32, int8, Hadamard); up to "
+            "16 positions all of them; in the first 5 steps only it learns");
+  EXPECT_EQ(line({}, "  selection"), "");
+}
+
 }  // namespace
 }  // namespace ropewalk

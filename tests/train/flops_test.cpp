@@ -60,6 +60,20 @@ TEST(Flops, TrainingIsThreeTimesTheForwardPass) {
   EXPECT_EQ(flops.training(), 3 * flops.forward);
 }
 
+TEST(Flops, AnIndexerCostsItsProjectionsAndScoresAndSparesTheKeysItDoesNotChoose) {
+  const FlopCount dense = count_flops(config_of({}), 7);
+  const FlopCount sparse = count_flops(
+      config_of({"attention.pattern=top_k", "attention.top_k=3", "attention.index_heads=2", "attention.index_dim=8"}),
+      7);
+  // Queries [2 * 8, 12], a key [8, 12], weights [2, 12], in 3 layers.
+  EXPECT_EQ(sparse.linear, dense.linear + 2 * 3 * (16 + 8 + 2) * 12);
+  // 1 + 2 + 3 + 3 + 3 + 3 + 3 keys are attended to, 28 are scored.
+  EXPECT_NEAR(sparse.attention, dense.attention * 18 / 28, 1e-9 * dense.attention);
+  EXPECT_NEAR(sparse.indexer, 3.0 * 2 * 16 * 28 / 7, 1e-9 * sparse.indexer);
+  EXPECT_EQ(sparse.forward, sparse.linear + sparse.attention + sparse.indexer);
+  EXPECT_EQ(dense.indexer, 0);
+}
+
 TEST(Flops, AttentionCountsTheKeysThatTheMaskShows) {
   for (const bool causal : {true, false}) {
     for (const int64_t radius : {-1, 0, 2, 5, 40}) {

@@ -77,7 +77,14 @@ TEST_F(Memory, TheEstimateIsAboutWhatAStepTakes) {
       {"model.activation=swiglu", "model.n_layers=6", "train.context_length=128", "eval.lengths=128",
        "model.qk_norm=true"},
       {"model.arch=encoder_decoder", "data.source=task", "data.task=addition", "data.max_length=20",
-       "train.context_length=48", "eval.lengths=20", "train.batch_size=32", "model.d_model=64"}};
+       "train.context_length=48", "eval.lengths=20", "train.batch_size=32", "model.d_model=64"},
+      {"attention.pattern=top_k", "attention.top_k=16", "attention.index_heads=4", "attention.index_dim=32",
+       "model.d_model=64", "model.n_layers=4", "train.context_length=128", "eval.lengths=128", "train.batch_size=32"},
+      {"attention.pattern=top_k", "attention.top_k=16", "attention.index_heads=16", "attention.index_dim=64",
+       "attention.index_precision=int8", "attention.index_hadamard=true", "model.d_model=32",
+       "train.context_length=256", "eval.lengths=128", "train.batch_size=16"},
+      {"attention.pattern=top_k", "attention.top_k=16", "attention.index_warmup_steps=20", "model.d_model=64",
+       "train.context_length=512", "eval.lengths=128", "train.batch_size=8"}};
   for (const std::vector<std::string>& overrides : cases) {
     SCOPED_TRACE(overrides.front());
     Training run(config(overrides));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "storage_testing.h"
+#include "train/hdf5_file.h"
 
 namespace ropewalk {
 namespace {
@@ -98,6 +99,83 @@ TEST(ReadLog, ADamagedColumnIsNamedAndTheOthersCanBeRead) {
     if (::testing::Test::HasFailure()) return;
   }
   EXPECT_EQ(damaged.size(), 3U);
+}
+
+/// The log `from` as a version wrote it that knew nothing of one dataset.
+void write_log_without(const std::string& dataset, const std::string& from, const std::string& to) {
+  const Hdf5File file = read_hdf5(from, Hdf5Access::complete);
+  ASSERT_TRUE(file.has_dataset(dataset));
+  Hdf5Writer writer(to);
+  for (const auto& [object, attributes] : file.attributes) {
+    if (object == dataset) continue;
+    if (!file.has_dataset(object)) {
+      if (object != "/") writer.create_group(object);
+    } else {
+      const std::vector<uint64_t>& shape = file.dataset(object).shape;
+      std::visit(
+          [&](const auto& values) {
+            if constexpr (!std::is_same_v<std::decay_t<decltype(values)>, std::monostate>) {
+              writer.create(object, shape, values);
+            }
+          },
+          file.dataset(object).values);
+    }
+    for (const auto& [name, value] : attributes) writer.set_attribute(object, name, value);
+  }
+  writer.close();
+}
+
+class OldLog : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    {
+      const RunLock lock(whole_.path());
+      RunLog log = RunLog::create(lock, example_schema(), example_header());
+      for (int64_t step = 1; step <= 60; ++step) append_step(log, step);
+      log.finish(LogStatus::finished);
+    }
+    write_log_without("/train/index_loss", whole_ / "log.h5", old_ / "log.h5");
+  }
+
+  TemporaryDirectory whole_, old_;
+};
+
+TEST_F(OldLog, LacksWhatCameLaterAndIsReadAsIfThatHadNotBeenMeasured) {
+  const LogContents old = read_log(old_ / "log.h5");
+  const LogContents whole = read_log(whole_ / "log.h5");
+  EXPECT_TRUE(old.schema == whole.schema);
+  EXPECT_EQ(old.tables.train.index_loss.size(), 60U);
+  expect_all_but("/train/index_loss", old.tables, whole.tables);
+  EXPECT_TRUE(read_log(old_ / "log.h5", LogDamage::left_out).damage.empty());
+}
+
+TEST_F(OldLog, LacksNothingElse) {
+  for (const char* dataset : {"/train/loss", "/layers/grad_norm", "/eval/loss"}) {
+    const TemporaryDirectory dir;
+    write_log_without(dataset, whole_ / "log.h5", dir / "log.h5");
+    EXPECT_NE(message_of<LogError>([&] { read_log(dir / "log.h5"); }).find(dataset), std::string::npos);
+  }
+}
+
+TEST_F(OldLog, IsRecoveredAndGoneOnWith) {
+  recover_log(old_ / "log.h5");
+  expect_all_but("/train/index_loss", read_log(old_ / "log.h5").tables, read_log(whole_ / "log.h5").tables);
+  {
+    const RunLock lock(old_.path());
+    RunLog log = RunLog::resume(lock, 60, example_schema(), 60);
+    for (int64_t step = 61; step <= 70; ++step) append_step(log, step);
+    log.finish(LogStatus::finished);
+  }
+  const TrainTable train = read_log(old_ / "log.h5").tables.train;
+  ASSERT_EQ(train.index_loss.size(), 70U);
+  for (std::size_t i = 0; i < 70; ++i) {
+    if (i < 60) {
+      EXPECT_TRUE(std::isnan(train.index_loss[i])) << i;
+    } else {
+      EXPECT_EQ(train.index_loss[i], formula(train.step[i], 16, 0));
+    }
+    EXPECT_EQ(train.loss[i], formula(train.step[i], 0, 0));
+  }
 }
 
 }  // namespace

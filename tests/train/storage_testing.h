@@ -114,6 +114,7 @@ constexpr int64_t kLayersEvery = 3, kEvalEvery = 10;
 inline void append_step(RunLog& log, int64_t step) {
   log.append(TrainRow{.step = step,
                       .loss = formula(step, 0, 0),
+                      .index_loss = formula(step, 16, 0),
                       .lr = formula(step, 1, 0),
                       .grad_norm = formula(step, 2, 0),
                       .param_norm = formula(step, 3, 0),
@@ -162,6 +163,7 @@ inline void expect_log(const LogTables& t, int64_t last) {
   ASSERT_NO_FATAL_FAILURE(steps_of(t.attention.step, kLayersEvery, "attention"));
   ASSERT_NO_FATAL_FAILURE(steps_of(t.eval.step, kEvalEvery, "eval"));
   ASSERT_NO_FATAL_FAILURE(expect_formula(t.train.step, t.train.loss, 0, 1, "loss"));
+  ASSERT_NO_FATAL_FAILURE(expect_formula(t.train.step, t.train.index_loss, 16, 1, "index_loss"));
   ASSERT_NO_FATAL_FAILURE(expect_formula(t.train.step, t.train.lr, 1, 1, "lr"));
   ASSERT_NO_FATAL_FAILURE(expect_formula(t.train.step, t.train.grad_norm, 2, 1, "grad_norm"));
   ASSERT_NO_FATAL_FAILURE(expect_formula(t.train.step, t.train.param_norm, 3, 1, "param_norm"));

@@ -11,6 +11,7 @@
 #include "data/tasks/pairs.h"
 #include "framework/ops/cross_entropy.h"
 #include "framework/ops/elementwise.h"
+#include "layers/indexer.h"
 #include "optim/norms.h"
 #include "tests/support/allocation_counter.h"
 #include "train/log_layout.h"
@@ -326,9 +327,104 @@ TEST_F(TrainerTest, ATrivialTextIsLearned) {
   EXPECT_LT(last, 0.2);
 }
 
+const std::vector<std::string> kSparse = {"attention.pattern=top_k", "attention.top_k=4", "attention.index_heads=2",
+                                          "attention.index_dim=8"};
+
+std::vector<std::string> sparse_with(std::vector<std::string> more) {
+  more.insert(more.end(), kSparse.begin(), kSparse.end());
+  return more;
+}
+
+/// The bytes of all parameters by name.
+std::map<std::string, std::vector<char>> values_of(const ParameterSet& parameters) {
+  std::map<std::string, std::vector<char>> out;
+  for (const Parameter& p : parameters.all()) out[p.name] = bytes_of(parameters.value(parameters.find(p.name)));
+  return out;
+}
+
+TEST_F(TrainerTest, TheWarmUpMovesNothingButTheIndexers) {
+  const std::vector<std::vector<std::string>> models = {
+      {},
+      {"attention.kind=mla", "attention.mla_kv_rank=8", "attention.mla_rope_dims=4"},
+      {"model.arch=encoder_decoder", "data.source=task", "data.task=copy", "data.min_length=7", "data.max_length=9",
+       "eval.lengths=7"}};
+  for (const std::vector<std::string>& model : models) {
+    std::vector<std::string> overrides = sparse_with({"attention.index_warmup_steps=3"});
+    overrides.insert(overrides.end(), model.begin(), model.end());
+    Training run(config(overrides));
+    std::map<std::string, std::vector<char>> before = values_of(run.parameters());
+    for (int64_t step = 1; step <= 5; ++step) {
+      const StepResult result = run.trainer.step(step, kEverything);
+      ASSERT_FALSE(result.divergence);
+      EXPECT_GT(result.index_loss, 0);
+      const std::map<std::string, std::vector<char>> after = values_of(run.parameters());
+      for (std::size_t i = 0; i < run.parameters().size(); ++i) {
+        const std::string& name = run.parameters()[static_cast<int32_t>(i)].name;
+        const bool learns = step > 3 || is_index_parameter(name);
+        EXPECT_EQ(after.at(name) != before.at(name), learns) << name << " in step " << step;
+        EXPECT_EQ(result.squared_gradients[i] > 0, learns) << name << " in step " << step;
+        EXPECT_EQ(result.squared_updates[i] > 0, learns) << name << " in step " << step;
+        const double value = squared_norm(run.parameter(name));
+        EXPECT_NEAR(result.squared_values[i], value, 1e-6 * value) << name;
+      }
+      before = after;
+    }
+  }
+}
+
+TEST_F(TrainerTest, TheLossOfTheWarmUpIsThatOfDenseAttention) {
+  Training dense(config());
+  Training sparse(config(sparse_with({"attention.index_warmup_steps=1"})));
+  const StepResult a = dense.trainer.step(1, {});
+  const StepResult b = sparse.trainer.step(1, {});
+  EXPECT_EQ(a.loss, b.loss);
+  EXPECT_TRUE(std::isnan(a.index_loss));
+  EXPECT_NE(a.grad_norm, b.grad_norm);
+  // Then it is that of the chosen keys.
+  Training at_once(config(kSparse));
+  EXPECT_NE(at_once.trainer.step(1, {}).loss, a.loss);
+}
+
+TEST_F(TrainerTest, IndexersLearnToForetellTheAttention) {
+  for (const char* warmup : {"attention.index_warmup_steps=60", "attention.index_warmup_steps=0"}) {
+    Training run(config(sparse_with({warmup, "train.steps=60", "optim.lr=1e-2", "optim.schedule=constant"})));
+    // Attention that differs from key to key, which is what there is to foretell.
+    for (const char* name : {"blocks.0.attention.query.weight", "blocks.0.attention.key.weight"}) {
+      const Tensor weight = run.parameter(name);
+      for (int64_t i = 0; i < weight.elements(); ++i) weight.set(i, 20 * weight.at(i));
+    }
+    double first = 0;
+    double last = 0;
+    for (int64_t step = 1; step <= 60; ++step) {
+      const StepResult result = run.trainer.step(step, {});
+      ASSERT_FALSE(result.divergence);
+      if (step <= 5) first += result.index_loss;
+      if (step > 55) last += result.index_loss;
+    }
+    EXPECT_LT(last, 0.8 * first) << warmup;
+  }
+}
+
+TEST_F(TrainerTest, IndexersDoNotDependOnThreadsOrMicroBatches) {
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"train.batch_size=32", "attention.index_warmup_steps=1"});
+    return config(sparse_with(more));
+  };
+  EXPECT_TRUE(history_of(with({"train.threads=1"}), 3) == history_of(with({"train.threads=3"}), 3));
+  Training one(with({"train.micro_batch=1"}));
+  Training four(with({"train.micro_batch=4"}));
+  const StepResult a = one.trainer.step(1, {});
+  const StepResult b = four.trainer.step(1, {});
+  EXPECT_NEAR(a.index_loss, b.index_loss, 1e-6 * a.index_loss);
+  EXPECT_NEAR(a.grad_norm, b.grad_norm, 1e-4 * a.grad_norm);
+}
+
 TEST_F(TrainerTest, SteadyStepsAllocateNothingAndMeetNoNewPage) {
   const std::vector<std::vector<std::string>> cases = {
       {"model.dropout=0.1"},
+      sparse_with({"train.context_length=48", "train.batch_size=32"}),
+      sparse_with({"train.context_length=48", "train.batch_size=32", "attention.index_warmup_steps=20",
+                   "attention.index_precision=int8", "attention.index_hadamard=true"}),
       {"train.threads=2", "train.batch_size=41", "train.accumulate=2", "position.encoding=t5"},
       // More threads than lanes: some workers have nothing to do in a step, each time other ones.
       {"train.threads=3", "train.batch_size=17"},
@@ -338,6 +434,8 @@ TEST_F(TrainerTest, SteadyStepsAllocateNothingAndMeetNoNewPage) {
       {"data.source=task", "data.task=addition", "data.max_length=4", "eval.lengths=4", "position.encoding=shaw"},
       {"model.arch=encoder_decoder", "data.source=task", "data.task=addition", "data.max_length=4", "eval.lengths=4",
        "model.dropout=0.1", "optim.label_smoothing=0.1"},
+      sparse_with({"model.arch=encoder_decoder", "data.source=task", "data.task=addition", "data.max_length=4",
+                   "eval.lengths=4"}),
       {"model.arch=encoder"}};
   for (const std::vector<std::string>& overrides : cases) {
     SCOPED_TRACE(overrides.front());

@@ -68,7 +68,7 @@ TEST(Verify, EveryCaseOfTheConformanceFileThatThisVersionHasPasses) {
   const VerifyReport report = verify_conformance(kConformanceFile);
   EXPECT_EQ(report.failed, 0);
   EXPECT_TRUE(report.failures.empty()) << report.failures.front();
-  EXPECT_GE(report.passed, 118);
+  EXPECT_GE(report.passed, 123);
   int cases = 0;
   for (const VerifyLine& line : report.lines) cases += line.cases;
   EXPECT_EQ(cases, report.passed + report.unsupported);
@@ -118,9 +118,11 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(std::pair{"layer_norm_0", "outputs/y"}, std::pair{"layer_norm_0", "input_grads/x"},
                       std::pair{"layer_norm_0", "input_grads/weight"}, std::pair{"rope_0", "input_grads/x"},
                       std::pair{"sinusoidal_0", "outputs/table"},
-                      std::pair{"attention_15_t5", "input_grads/relative_bias"},
-                      std::pair{"model_alibi_pre", "outputs/logits"}, std::pair{"model_alibi_pre", "outputs/loss"},
-                      std::pair{"model_alibi_pre", "residual_grad_norm"},
+                      std::pair{"attention_15_t5", "input_grads/relative_bias"}, std::pair{"hadamard", "outputs/y"},
+                      std::pair{"hadamard", "input_grads/x"}, std::pair{"index_scores_0", "outputs/scores"},
+                      std::pair{"index_scores_0", "input_grads/q"}, std::pair{"index_scores_1", "input_grads/k"},
+                      std::pair{"index_scores_1", "input_grads/w"}, std::pair{"model_alibi_pre", "outputs/logits"},
+                      std::pair{"model_alibi_pre", "outputs/loss"}, std::pair{"model_alibi_pre", "residual_grad_norm"},
                       std::pair{"model_alibi_pre", "parameter_grads/token_embedding.weight"},
                       std::pair{"train_cosine", "outputs/loss"}, std::pair{"train_cosine", "outputs/grad_norm"},
                       std::pair{"train_cosine", "final_parameters/position_embedding.weight"}));
@@ -136,6 +138,13 @@ TEST(Verify, AWrongCotangentOrInputFailsToo) {
   file = only("t5_bucket_0");
   integers(file, "/t5_bucket_0/outputs/bucket")[3] += 1;
   EXPECT_EQ(verify_conformance(file).failed, 1);
+  file = only("top_k_1");
+  ASSERT_EQ(verify_conformance(file).passed, 1);
+  integers(file, "/top_k_1/outputs/mask")[0] ^= 1;
+  EXPECT_EQ(verify_conformance(file).failed, 1);
+  file = only("top_k_1");
+  file.attributes["/top_k_1"]["k"] = int64_t{3};
+  EXPECT_EQ(verify_conformance(file).failed, 1) << "another k selects other keys";
 }
 
 TEST(Verify, NotANumberIsNeverInsideABound) {
@@ -226,6 +235,15 @@ TEST(Verify, AWrongShapeTypeOrValueIsAnErrorThatNamesFileAndObject) {
   file.datasets["/attention_00_none/inputs/k"].shape[2] *= 2;
   file.datasets["/attention_00_none/inputs/k"].shape[3] /= 2;
   expect_error(file, "/attention_00_none/inputs/k");
+  file = only("top_k_0");
+  file.attributes["/top_k_0"]["k"] = int64_t{0};
+  expect_error(file, "'k' = 0");
+  file = only("top_k_0");
+  file.datasets["/top_k_0/inputs/scores"].shape = {2, 27, 3};
+  expect_error(file, "/top_k_0/inputs/scores");
+  file = only("index_scores_0");
+  file.datasets["/index_scores_0/inputs/w"].shape = {2, 3, 9};
+  expect_error(file, "/index_scores_0/inputs/w");
   file = only("t5_bucket_0");
   file.attributes["/t5_bucket_0"]["max_distance"] = int64_t{1};
   expect_error(file, "'max_distance' = 1");

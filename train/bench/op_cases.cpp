@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -12,14 +13,20 @@
 #include "framework/ops/dropout.h"
 #include "framework/ops/elementwise.h"
 #include "framework/ops/embedding.h"
+#include "framework/ops/hadamard.h"
 #include "framework/ops/head_norm.h"
 #include "framework/ops/heads.h"
+#include "framework/ops/index_loss.h"
+#include "framework/ops/index_scores.h"
 #include "framework/ops/linear.h"
 #include "framework/ops/linear_activation.h"
 #include "framework/ops/linear_cross_entropy.h"
 #include "framework/ops/norm.h"
 #include "framework/ops/relative_bias.h"
 #include "framework/ops/rope.h"
+#include "framework/ops/rotate_heads.h"
+#include "framework/ops/select_top_k.h"
+#include "framework/ops/selected_attention.h"
 #include "framework/ops/slice.h"
 #include "framework/ops/softmax.h"
 #include "framework/random.h"
@@ -189,6 +196,96 @@ OpCase separate_attention_case(const Sizes& s) {
   return c;
 }
 
+/// An indexer as wide as a head and with as many heads, and a selection of an eighth of the context.
+struct IndexerSizes {
+  explicit IndexerSizes(const Sizes& s)
+      : d(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(s.dh)))),
+        operands{s.random({s.B, s.T, s.H * d}), s.random({s.B, s.T, d}), s.random({s.B, s.T, s.H})},
+        width(std::max<int64_t>(1, s.T / 8)),
+        mask{s.config.attention.causal, s.config.attention.window_radius, s.config.attention.global_tokens} {
+    Workspace workspace;
+    Tape tape(workspace, Mode::inference);
+    const SelectedKeys keys =
+        select_top_k(tape.constant(operands[0]), tape.constant(operands[1]), tape.constant(operands[2]), width, mask);
+    positions = std::make_shared<const std::vector<int32_t>>(keys.positions, keys.positions + s.N * keys.width);
+    for (int64_t t = 0; t < s.N; ++t) selected_pairs += static_cast<double>(keys.count(t / s.T, t % s.T));
+    for (int64_t i = 0; i < s.T; ++i) {
+      visible_pairs += static_cast<double>(s.B * VisibleKeys(mask, i, s.T).count());
+    }
+  }
+
+  int64_t d;
+  std::vector<Tensor> operands;  ///< q, k and w
+  int64_t width;
+  AttentionMask mask;
+  std::shared_ptr<const std::vector<int32_t>> positions;
+  double selected_pairs = 0, visible_pairs = 0;  ///< of a query and a key, in all sequences
+};
+
+/// Attention over selected keys, on a packed projection or on queries, keys and values that lie apart.
+OpCase selected_attention_case(const Sizes& s, const IndexerSizes& indexer, bool packed) {
+  const AttentionOptions options{.scale = 1 / std::sqrt(static_cast<double>(s.dh)), .mask = indexer.mask};
+  OpCase c{.op = "selected_attention",
+           .variant = packed ? "packed" : "",
+           .shape = fmt::format("[{}, {}, {}, {}] of {}", s.B, s.H, s.T, s.dh, indexer.width),
+           .run =
+               [packed, options, positions = indexer.positions, B = s.B, T = s.T, H = s.H, G = s.G, dh = s.dh,
+                width = indexer.width](Tape&, const std::vector<Var>& x) {
+                 const SelectedKeys selected{B, T, width, positions->data()};
+                 const Heads q{x[0], 0, H, dh};
+                 return packed ? selected_attention(q, Heads{x[0], H * dh, G, dh}, Heads{x[0], (H + G) * dh, G, dh},
+                                                    selected, options)
+                               : selected_attention(q, Heads{x[1], 0, G, dh}, Heads{x[2], 0, G, dh}, selected, options);
+               },
+           .forward_bytes = s.bytes(s.N * (s.packed + s.heads)),
+           .backward_bytes = s.bytes(2 * s.N * (s.packed + s.heads)),
+           .forward_flops = 4 * indexer.selected_pairs * static_cast<double>(s.heads)};
+  if (packed) {
+    c.inputs = {s.random({s.B, s.T, s.packed})};
+  } else {
+    c.inputs = {s.random({s.B, s.T, s.heads}), s.random({s.B, s.T, s.G * s.dh}), s.random({s.B, s.T, s.G * s.dh})};
+  }
+  return c;
+}
+
+OpCase index_scores_case(const Sizes& s, const IndexerSizes& indexer) {
+  const auto operands = s.N * ((s.H + 1) * indexer.d + s.H);
+  return {.op = "index_scores",
+          .shape = fmt::format("[{}, {}, {}, {}]", s.B, s.H, s.T, indexer.d),
+          .inputs = indexer.operands,
+          .run = [](Tape&, const std::vector<Var>& x) { return index_scores(x[0], x[1], x[2]); },
+          .forward_bytes = s.bytes(operands + s.N * s.T),
+          .backward_bytes = s.bytes(2 * operands + s.N * s.T),
+          .forward_flops = 2 * static_cast<double>(s.N * s.T) * static_cast<double>(s.H * indexer.d)};
+}
+
+/// The indexer's loss over all visible keys or the selected ones, with the attention's products and its own.
+OpCase index_loss_case(const Sizes& s, const IndexerSizes& indexer, bool selecting) {
+  const int64_t operands = s.N * ((s.H + 1) * indexer.d + s.H);
+  const double pairs = selecting ? indexer.selected_pairs : indexer.visible_pairs;
+  const AttentionOptions options{.scale = 1 / std::sqrt(static_cast<double>(s.dh)), .mask = indexer.mask};
+  return {.op = "index_loss",
+          .variant = selecting ? "selected" : "",
+          .shape = fmt::format("[{}, {}, {}, {}]", s.B, s.H, s.T, indexer.d),
+          .inputs = indexer.operands,
+          .run =
+              [selecting, options, positions = indexer.positions, qkv = s.random({s.B, s.T, s.packed}), B = s.B,
+               T = s.T, H = s.H, G = s.G, dh = s.dh, width = indexer.width](Tape& tape, const std::vector<Var>& x) {
+                const Var projection = tape.constant(qkv);
+                const IndexTeacher teacher{
+                    .q = {projection, 0, H, dh}, .k = {projection, H * dh, G, dh}, .options = options};
+                const auto queries = static_cast<double>(B * T);
+                return selecting ? index_loss(x[0], x[1], x[2], teacher, SelectedKeys{B, T, width, positions->data()},
+                                              queries)
+                                 : index_loss(x[0], x[1], x[2], teacher, queries);
+              },
+          .forward_bytes = s.bytes(2 * operands + s.N * (s.H + s.G) * s.dh),
+          .backward_bytes = s.bytes(2 * operands),
+          // Three times this: the attention's scores are made once, the indexer's have a backward.
+          .forward_flops = 2 * pairs * (static_cast<double>(s.H * indexer.d) + static_cast<double>(s.heads) / 3),
+          .gradient_in_forward = true};
+}
+
 }  // namespace
 
 int64_t micro_batch_sequences(const Config& config) {
@@ -210,6 +307,7 @@ std::vector<OpCase> op_cases(const Config& config) {
   const auto buckets = std::make_shared<std::vector<int32_t>>(static_cast<std::size_t>(offsets));
   for (std::size_t i = 0; i < buckets->size(); ++i) (*buckets)[i] = static_cast<int32_t>(i % kBuckets);
   using In = const std::vector<Var>&;
+  const IndexerSizes indexer(s);
 
   std::vector<OpCase> cases = {
       linear_case(s, "query, key, value", s.D, s.packed, bias),
@@ -256,6 +354,12 @@ std::vector<OpCase> op_cases(const Config& config) {
       elementwise_case(s, "scale_add", "", hidden, 2, 3, [](In x) { return scale_add(x[0], 1.5, x[1]); }),
       elementwise_case(s, "scale", "", hidden, 1, 2, [](In x) { return scale(x[0], 1.5); }),
       elementwise_case(s, "dropout", "", hidden, 1, 2, [](In x) { return dropout(x[0], 0.1, 1, 1, 0, 0); }),
+      elementwise_case(s, "hadamard", "", {s.N * s.H, indexer.d}, 1, 2, [](In x) { return hadamard(x[0]); }),
+      index_scores_case(s, indexer),
+      index_loss_case(s, indexer, false),
+      index_loss_case(s, indexer, true),
+      selected_attention_case(s, indexer, false),
+      selected_attention_case(s, indexer, true),
       elementwise_case(s, "softmax", "", {s.N, s.V}, 1, 3, [](In x) { return softmax(x[0]); }),
       {.op = "embedding",
        .shape = fmt::format("[{}, {}] of [{}, {}]", s.B, s.T, s.V, s.D),
@@ -323,6 +427,10 @@ std::vector<OpCase> op_cases(const Config& config) {
     cases.push_back(attention_case(s, "rotary", Bias::none, true));
     cases.push_back(
         elementwise_case(s, "rope", "", head_major, 1, 2, [table = s.rotary()](In x) { return rope(x[0], *table); }));
+    cases.push_back(elementwise_case(s, "rotate_heads", "", {s.B, s.T, s.heads}, 1, 2,
+                                     [table = s.rotary(), H = s.H, dh = s.dh](In x) {
+                                       return rotate_heads(Heads{x[0], 0, H, dh}, *table, RotarySide::queries);
+                                     }));
   }
   return cases;
 }

@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "data/tasks/pairs.h"
 #include "tests/data/support.h"
 #include "tests/data/tasks/support.h"
 
@@ -30,6 +31,35 @@ TEST(AssociativeRecall, EveryKeyIsAskedOnceAndAnsweredWithItsValue) {
         }
       }
       ASSERT_EQ(counted_targets(p.targets), n);
+    }
+  }
+}
+
+TEST(AssociativeRecall, AGapMovesTheQueriesAwayAndChangesNothingElse) {
+  const Task plain = task_named("associative_recall", 32);
+  Task far = plain;
+  far.gap = 9;
+  for (const int64_t n : {1, 5, 32}) {
+    EXPECT_EQ(problem_tokens(far, n), problem_tokens(plain, n) + 9);
+    EXPECT_EQ(pair_tokens(far, n).source, pair_tokens(plain, n).source + 9);
+    EXPECT_EQ(pair_tokens(far, n).target, pair_tokens(plain, n).target);
+    for (int64_t index = 0; index < 10; ++index) {
+      const Problem a = problem(plain, n, index);
+      const Problem b = problem(far, n, index);
+      Problem expected = a;
+      expected.input.insert(expected.input.begin() + 2 * n + 1, 9, ">");
+      expected.target.insert(expected.target.begin() + 2 * n + 1, 9, ".");
+      EXPECT_EQ(b.input, expected.input);
+      EXPECT_EQ(b.target, expected.target);
+      // The nearest that a value can stand before its query.
+      for (std::size_t at = 0; at < b.input.size(); ++at) {
+        if (b.target[at] == ".") continue;
+        for (std::size_t pair = 2; pair <= static_cast<std::size_t>(2 * n); pair += 2) {
+          if (b.input[pair - 1] != b.input[at]) continue;
+          EXPECT_EQ(b.input[pair], b.target[at]);
+          EXPECT_GE(at - pair, 11U);
+        }
+      }
     }
   }
 }

@@ -169,6 +169,7 @@ TEST(MakeTask, WrongKeysAreNamed) {
   EXPECT_TRUE(contains(refusal({.alphabet = 4097}), {"data.alphabet = 4097"}));
   EXPECT_TRUE(contains(refusal({.task = "parity", .alphabet = 3}), {"data.alphabet = 3", "parity"}));
   EXPECT_TRUE(contains(refusal({.digit_order = "random"}), {"data.digit_order = random"}));
+  EXPECT_TRUE(contains(refusal({.gap = -1}), {"data.gap = -1"}));
   EXPECT_TRUE(contains(refusal({.train_problems = -1}), {"data.train_problems = -1"}));
 }
 
