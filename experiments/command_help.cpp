@@ -154,7 +154,9 @@ std::vector<CommandInfo> make_infos() {
       {"report",
        "DIR ...",
        "one self-contained HTML page",
-       "A page with plots and tables of a sweep or a run, or of several.\n",
+       "A page of a sweep or a run, finished or not, or of several side by side: what the data separate, loss by "
+       "length,\n"
+       "training, gradients by layer, attention, every run. It needs no network and no file beside it.\n",
        {{"--output", "FILE", "where to; default: report.html in the (first) directory", "-o"}},
        1,
        kAnyNumber},

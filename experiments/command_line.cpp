@@ -159,7 +159,7 @@ int sweep(const Call& call) {
   }
   const SweepResults& results = outcome.results;
   const std::string page = report_in(results.directory);
-  write_file_durably(page, report_html({results.name, results.runs, results.text}));
+  write_file_durably(page, report_html(read_report_subject(std::span(&results.directory, 1))));
   print(comparison_text(compare(results.runs), style_of(STDOUT_FILENO)) + "\n" + page + "\n");
   return outcome.exit_code();
 }

@@ -28,10 +28,6 @@ Column column_of(Metric metric) {
   return &RunResult::loss;
 }
 
-bool less_is_better(Metric metric) {
-  return metric == Metric::loss;
-}
-
 /// The length that multiples count in: that of training, else (unknown) the shortest evaluated.
 int64_t unit_length(const RunResult& run) {
   if (run.train_length > 0) return run.train_length;
@@ -46,8 +42,8 @@ void add_value(const RunResult& run, std::size_t i, double value, ComparisonCell
   if (std::isfinite(value)) {
     cell.by_seed[run.seed] = value;
   } else {
-    const bool beyond = run.learned_table && run.lengths[i] > unit_length(run);
-    cell.missing = beyond ? "beyond its table" : "not evaluable";
+    const bool beyond = run.positions_end && run.lengths[i] > unit_length(run);
+    cell.missing = beyond ? "beyond its positions" : "not evaluable";
   }
 }
 
@@ -110,28 +106,12 @@ std::vector<std::string> fates(std::span<const RunResult> runs) {
   return out;
 }
 
-std::string number_text(double value, double scale) {
-  if (std::abs(scale) >= 1e5) return fmt::format("{:.3g}", value);
-  const int decimals = std::abs(scale) < 9.9995 ? 3 : std::abs(scale) < 99.995 ? 2 : 1;
-  return fmt::format("{:.{}f}", value, decimals);
-}
-
 /// Is `a` told from `b`, and better?
 bool beats(const MetricTable& table, std::size_t a, std::size_t b, std::size_t column, std::size_t* pairs) {
-  const ComparisonCell& first = table.cells[a][column];
-  const ComparisonCell& second = table.cells[b][column];
-  std::vector<double> x;
-  std::vector<double> y;
-  for (const auto& [seed, value] : first.by_seed) {
-    const auto same = second.by_seed.find(seed);
-    if (same == second.by_seed.end()) continue;
-    x.push_back(value);
-    y.push_back(same->second);
-  }
-  *pairs = x.size();
-  if (x.size() < kFewestSeedsToRank) return false;
-  const PairedDifference difference = paired_difference(x, y);
-  return less_is_better(table.metric) ? difference.high < 0 : difference.low > 0;
+  const MeanInterval paired = difference(table, a, b, column);
+  *pairs = paired.n;
+  if (paired.n < kFewestSeedsToRank) return false;
+  return less_is_better(table.metric) ? paired.high < 0 : paired.low > 0;
 }
 
 std::vector<std::size_t> by_mean(const MetricTable& table, std::size_t column) {
@@ -214,7 +194,7 @@ std::string table_text(const Comparison& comparison, const MetricTable& table, c
       if (!row[c].by_seed.empty()) width = std::max(width, columns(cell_text(row[c])));
     }
     widths.push_back(width);
-    winners.push_back(winner(table, c));
+    winners.push_back(comparison.protocol == kSeveralProtocols ? std::nullopt : winner(table, c));
     const ComparisonColumn& column = comparison.columns[c];
     head += " " + padded_right(multiple_text(column.multiple), width);
     lengths += " " + padded_right(column.lengths.size() == 1 ? fmt::format("{}", column.lengths[0]) : "", width);
@@ -242,15 +222,21 @@ std::string table_text(const Comparison& comparison, const MetricTable& table, c
 }  // namespace
 
 double ComparisonCell::mean() const {
-  std::vector<double> values;
-  for (const auto& [seed, value] : by_seed) values.push_back(value);
-  return ropewalk::mean(values);
+  return ropewalk::mean(values());
 }
 
 double ComparisonCell::deviation() const {
-  std::vector<double> values;
-  for (const auto& [seed, value] : by_seed) values.push_back(value);
-  return standard_deviation(values);
+  return standard_deviation(values());
+}
+
+MeanInterval ComparisonCell::interval() const {
+  return mean_interval(values());
+}
+
+std::vector<double> ComparisonCell::values() const {
+  std::vector<double> out;
+  for (const auto& [seed, value] : by_seed) out.push_back(value);
+  return out;
 }
 
 Comparison compare(std::span<const RunResult> runs) {
@@ -272,7 +258,7 @@ Comparison compare(std::span<const RunResult> runs) {
   out.notes = fates(runs);
   if (exact_match) metrics.push_back(Metric::exact_match);
   if (accuracy) metrics.push_back(Metric::accuracy);
-  if (!protocols.empty()) out.protocol = protocols.size() == 1 ? *protocols.begin() : "several";
+  if (!protocols.empty()) out.protocol = protocols.size() == 1 ? *protocols.begin() : kSeveralProtocols;
   out.train_lengths.assign(train_lengths.begin(), train_lengths.end());
   for (const Metric metric : metrics) {
     MetricTable table{metric, {out.variants.size(), std::vector<ComparisonCell>(out.columns.size())}};
@@ -328,6 +314,40 @@ Ranking rank(const MetricTable& table, std::size_t column) {
   return out;
 }
 
+std::string value_text(double value, double scale) {
+  if (std::abs(scale) >= 1e5) return fmt::format("{:.3g}", value);
+  const int decimals = std::abs(scale) < 9.9995 ? 3 : std::abs(scale) < 99.995 ? 2 : 1;
+  return fmt::format("{:.{}f}", value, decimals);
+}
+
+bool can_rank(const Comparison& comparison, const MetricTable& table) {
+  if (comparison.protocol == kSeveralProtocols) return false;
+  for (std::size_t c = 0; c < comparison.columns.size(); ++c) {
+    std::size_t ranked = 0;
+    for (const auto& tier : rank(table, c).tiers) ranked += tier.size();
+    if (ranked >= 2) return true;
+  }
+  return false;
+}
+
+bool less_is_better(Metric metric) {
+  return metric == Metric::loss;
+}
+
+MeanInterval difference(const MetricTable& table, std::size_t a, std::size_t b, std::size_t column) {
+  const ComparisonCell& first = table.cells[a][column];
+  const ComparisonCell& second = table.cells[b][column];
+  std::vector<double> x;
+  std::vector<double> y;
+  for (const auto& [seed, value] : first.by_seed) {
+    const auto same = second.by_seed.find(seed);
+    if (same == second.by_seed.end()) continue;
+    x.push_back(value);
+    y.push_back(same->second);
+  }
+  return paired_difference(x, y);
+}
+
 std::string multiple_text(double multiple) {
   return fmt::format("{:.4g}x", multiple);
 }
@@ -335,19 +355,35 @@ std::string multiple_text(double multiple) {
 std::string cell_text(const ComparisonCell& cell) {
   if (cell.by_seed.empty()) return cell.missing;
   const double middle = cell.mean();
-  const std::string value = number_text(middle, middle);
+  const std::string value = value_text(middle, middle);
   if (cell.by_seed.size() < 2) return value;
-  return fmt::format("{} ±{}", value, number_text(cell.deviation(), middle));
+  return fmt::format("{} ±{}", value, value_text(cell.deviation(), middle));
+}
+
+std::string metric_name(Metric metric) {
+  switch (metric) {
+    case Metric::loss:
+      return "held-out loss";
+    case Metric::exact_match:
+      return "exact match";
+    case Metric::accuracy:
+      return "token accuracy";
+  }
+  return "";
+}
+
+std::string metric_unit(Metric metric) {
+  return metric == Metric::loss ? "nats a token" : "";
 }
 
 std::string metric_text(Metric metric) {
   switch (metric) {
     case Metric::loss:
-      return "held-out loss (nats a token, less is better)";
+      return metric_name(metric) + " (" + metric_unit(metric) + ", less is better)";
     case Metric::exact_match:
-      return "exact match (answers right in every token, more is better)";
+      return metric_name(metric) + " (answers right in every token, more is better)";
     case Metric::accuracy:
-      return "token accuracy (answer tokens that are right, more is better)";
+      return metric_name(metric) + " (answer tokens that are right, more is better)";
   }
   return "";
 }
@@ -367,7 +403,7 @@ std::string protocol_text(const std::string& protocol) {
            "match of greedy decoding";
   }
   if (protocol == "task") return "task: problems of each length, answer tokens given the right ones before";
-  if (protocol == "several") return "several protocols: numbers of different protocols do not compare";
+  if (protocol == kSeveralProtocols) return "several protocols: numbers of different protocols do not compare";
   return protocol;
 }
 
@@ -375,6 +411,9 @@ std::vector<std::string> ranking_lines(const Comparison& comparison, const Metri
   std::vector<std::string> out;
   std::vector<std::string> lines;
   if (comparison.variants.size() < 2) return out;
+  if (comparison.protocol == kSeveralProtocols) {
+    return {"Nothing is ranked: the runs were evaluated by different protocols, whose numbers do not compare."};
+  }
   std::size_t fewest = 0;
   std::size_t most = 0;
   std::size_t most_seeds = 0;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "experiments/run_result.h"
+#include "experiments/statistics.h"
 #include "experiments/terminal.h"
 
 namespace ropewalk {
@@ -16,15 +17,20 @@ namespace ropewalk {
 /// Fewest seeds from which differences are told from chance.
 inline constexpr std::size_t kFewestSeedsToRank = 3;
 
+/// Comparison::protocol of runs that were not evaluated in one way: their numbers do not compare.
+inline constexpr const char* kSeveralProtocols = "several";
+
 enum class Metric : uint8_t { loss, exact_match, accuracy };
 
 /// One variant at one length: what each seed came to. Runs that diverged or did not finish are not in it.
 struct ComparisonCell {
   std::map<int64_t, double> by_seed;
-  std::string missing;  ///< why there is no value although runs finished: "beyond its table", "not evaluable"
+  std::string missing;  ///< why there is no value although runs finished: "beyond its positions", "not evaluable"
 
+  std::vector<double> values() const;  ///< in the order of the seeds
   double mean() const;
-  double deviation() const;  ///< over seeds; NaN for fewer than two
+  double deviation() const;       ///< over seeds; NaN for fewer than two
+  MeanInterval interval() const;  ///< 95 % t interval of the mean over seeds
 };
 
 struct ComparisonColumn {
@@ -45,7 +51,7 @@ struct MetricTable {
 
 /// The runs of a sweep, gathered by variant and by how many times longer than in training the evaluation was.
 struct Comparison {
-  std::string protocol;                ///< "" where nothing is evaluated; "several" where runs differ
+  std::string protocol;                ///< "" where nothing is evaluated; kSeveralProtocols where runs differ
   std::vector<int64_t> train_lengths;  ///< all that occur
   std::vector<ComparisonColumn> columns;
   std::vector<ComparedVariant> variants;  ///< in the order of the runs
@@ -69,10 +75,26 @@ struct Ranking {
 
 Ranking rank(const MetricTable& table, std::size_t column);
 
+/// Are there two variants with enough seeds to be ranked, at some column?
+bool can_rank(const Comparison& comparison, const MetricTable& table);
+
+/// The difference of variants a and b at a column, a minus b, paired over the seeds that finished in both, with its 95
+/// % t interval.
+MeanInterval difference(const MetricTable& table, std::size_t a, std::size_t b, std::size_t column);
+
+/// Is less of it better?
+bool less_is_better(Metric metric);
+
 /// "1x", "1.5x"
 std::string multiple_text(double multiple);
 /// "1.234 ±0.012"; decimals by size; without a spread for one seed; the reason where there is no value.
 std::string cell_text(const ComparisonCell& cell);
+/// "1.234" or "-0.012": as many decimals as fit a number of the size of `scale`.
+std::string value_text(double value, double scale);
+/// "held-out loss"
+std::string metric_name(Metric metric);
+/// "nats a token"; "" for a share.
+std::string metric_unit(Metric metric);
 /// "held-out loss (nats a token, less is better)"
 std::string metric_text(Metric metric);
 /// What a protocol scores and what follows for reading the numbers; "" for an unknown one.

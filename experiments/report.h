@@ -1,26 +1,21 @@
 #pragma once
 
-#include <span>
 #include <string>
-#include <vector>
 
-#include "experiments/run_result.h"
+#include "experiments/report_subject.h"
 
 namespace ropewalk {
 
-/// What a report is about.
-struct ReportSubject {
-  std::string title;
-  std::vector<RunResult> runs;
-  std::string config;  ///< sweep.ini or config.ini, as text
-};
-
-/// Reads sweeps and single runs, and tries the log of each run that began. With several directories the variants of
-/// each carry its name. Throws std::runtime_error for a directory that holds neither.
-ReportSubject read_report_subject(std::span<const std::string> directories);
-
-/// One self-contained page without scripts: what was compared and how, a plot of loss against length, the tables and
-/// what they separate, every run, and the configuration.
+/// One self-contained page that needs no network: what the data say, charts, tables, every run, and the configuration.
+/// Its script draws the charts from report_data(), which stands in the page; without scripts the words, the tables and
+/// a static figure stay.
 std::string report_html(const ReportSubject& subject);
+
+/// What the page of a running sweep polls: report_data(), and under "html" the parts that need no script, by the id of
+/// the element that they fill.
+std::string report_json(const ReportSubject& subject);
+
+/// The page without data: its script asks `data_url` for report_json(), and asks again every few seconds.
+std::string live_report_html(const std::string& title, const std::string& data_url);
 
 }  // namespace ropewalk

@@ -112,13 +112,16 @@ void read_failure(const std::string& events_file, RunResult& result) {
   }
 }
 
-void read_lengths_of_training(const std::string& config_file, RunResult& result) {
+void read_configuration(const std::string& config_file, RunResult& result) {
   const std::optional<std::string> config_text = text_of(config_file);
   if (!config_text) return;
   try {
     const Config config = parse_config_text(*config_text, config_file);
     result.train_length = trained_length(config);
-    result.learned_table = config.position.encoding == "learned";
+    result.positions_end = config.position.encoding == "learned" || config.position.randomize_to > 0;
+    for (const Option& option : option_table().options()) {
+      result.configuration[option.key] = format_value(option.get(config));
+    }
   } catch (const ConfigError&) {
     // A run of another version: what it came to can be shown without knowing what it was trained at.
   }
@@ -137,7 +140,7 @@ void read_run_result(const std::string& directory, RunResult& result) {
   const RunPaths paths{directory};
   if (result.id.empty()) result.id = run_id_of(directory);
   if (result.variant.empty()) result.variant = result.id;
-  read_lengths_of_training(paths.config(), result);
+  read_configuration(paths.config(), result);
   std::error_code ignored;
   if (run_is_locked(directory)) {  // a summary there is the one of its start
     result.status = "running";

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,7 @@ struct RunResult {
   double tokens_per_s = std::numeric_limits<double>::quiet_NaN();
   double train_loss = std::numeric_limits<double>::quiet_NaN();
   int64_t train_length = 0;    ///< the longest length trained at; 0 if unknown
-  bool learned_table = false;  ///< positions come from a table that ends somewhere
+  bool positions_end = false;  ///< of a learned table, or random ones below a limit
 
   std::string protocol;
   std::vector<int64_t> lengths;                ///< of the columns below; NaN: not evaluable at that length
@@ -45,6 +46,9 @@ struct RunResult {
   std::vector<double> exact_match;             ///< empty unless a task
   std::vector<double> best_loss;               ///< least of all evaluations
   std::vector<RunDivergence> divergence = {};  ///< empty, or one
+
+  std::map<std::string, std::string> configuration =
+      {};  ///< every key and its value; empty if config.ini is unreadable
 
   /// Did numbers stop being finite? Also where `train.on_divergence = continue` let the run go on to its end.
   bool has_diverged() const { return status == "diverged" || !divergence.empty(); }

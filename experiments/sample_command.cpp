@@ -177,8 +177,8 @@ void tell(const Generation& generation, const TrainedModel& trained) {
   for (std::size_t i = 0; i < generation.sequences.size(); ++i) {
     const GeneratedSequence& sequence = generation.sequences[i];
     if (sequence.ending != Ending::greatest_length) continue;
-    message("prompt {}: ends after {} new tokens, as position.max_length = {} has no more positions\n", i + 1,
-            sequence.tokens.size(), trained.model->greatest_length());
+    message("prompt {}: ends after {} new tokens, as the model has positions for {} ({})\n", i + 1,
+            sequence.tokens.size(), trained.model->greatest_length(), trained.model->limited_by());
   }
   const std::size_t prompts = generation.sequences.size();
   message("prefill   {} of {}, {}\n", counted(static_cast<std::size_t>(generation.prompt_tokens), "token"),

@@ -83,18 +83,21 @@ double student_t_quantile(double p, double freedom) {
   return 0.5 * (low + high);
 }
 
-PairedDifference paired_difference(std::span<const double> a, std::span<const double> b, double confidence) {
-  if (a.size() != b.size()) throw std::invalid_argument("paired values must be as many on both sides");
-  std::vector<double> differences(a.size());
-  for (std::size_t i = 0; i < a.size(); ++i) differences[i] = a[i] - b[i];
-  PairedDifference out{a.size(), mean(differences), kNan, kNan};
+MeanInterval mean_interval(std::span<const double> values, double confidence) {
+  MeanInterval out{values.size(), mean(values), kNan, kNan};
   if (out.n < 2) return out;
-  const double freedom = static_cast<double>(out.n - 1);
-  const double half = student_t_quantile(0.5 + confidence / 2, freedom) * standard_deviation(differences) /
-                      std::sqrt(static_cast<double>(out.n));
+  const double half = student_t_quantile(0.5 + confidence / 2, static_cast<double>(out.n - 1)) *
+                      standard_deviation(values) / std::sqrt(static_cast<double>(out.n));
   out.low = out.mean - half;
   out.high = out.mean + half;
   return out;
+}
+
+MeanInterval paired_difference(std::span<const double> a, std::span<const double> b, double confidence) {
+  if (a.size() != b.size()) throw std::invalid_argument("paired values must be as many on both sides");
+  std::vector<double> differences(a.size());
+  for (std::size_t i = 0; i < a.size(); ++i) differences[i] = a[i] - b[i];
+  return mean_interval(differences, confidence);
 }
 
 }  // namespace ropewalk

@@ -17,15 +17,18 @@ double student_t_cdf(double t, double freedom);
 /// The t with P(T <= t) = p, 0 < p < 1; Student's t with `freedom` > 0 degrees of freedom.
 double student_t_quantile(double p, double freedom);
 
-/// A two-sided t interval for the mean of paired differences.
-struct PairedDifference {
-  std::size_t n = 0;  ///< pairs
-  double mean = 0;
-  double low = 0, high = 0;  ///< NaN for fewer than two pairs
+/// A mean and its two-sided t interval.
+struct MeanInterval {
+  std::size_t n = 0;
+  double mean = 0;           ///< NaN for no value
+  double low = 0, high = 0;  ///< NaN for fewer than two values
 };
 
-/// The differences a[i] - b[i] of pairs (here: of runs with the same seed) and the interval that holds their mean with
-/// this confidence. Throws std::invalid_argument if the lengths differ.
-PairedDifference paired_difference(std::span<const double> a, std::span<const double> b, double confidence = 0.95);
+/// The mean of the values and the interval that holds it with this confidence.
+MeanInterval mean_interval(std::span<const double> values, double confidence = 0.95);
+
+/// mean_interval() of the differences a[i] - b[i] of pairs (here: of runs with the same seed). Throws
+/// std::invalid_argument if the lengths differ.
+MeanInterval paired_difference(std::span<const double> a, std::span<const double> b, double confidence = 0.95);
 
 }  // namespace ropewalk

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 
@@ -199,40 +198,6 @@ std::string svg_plot(const LinePlot& plot) {
   for (std::size_t i = 0; i < plot.series.size(); ++i) out += band(plot.series[i], axes, i);
   for (std::size_t i = 0; i < plot.series.size(); ++i) out += line(plot.series[i], axes, i);
   return out + legend(plot) + "</svg>\n";
-}
-
-std::string plot_style() {
-  struct Colour {
-    const char* light;
-    const char* dark;
-  };
-  // Okabe and Ito, "Color Universal Design" (2008). Yellow cannot be seen on white, nor black on black: each is
-  // replaced on the page that would swallow it.
-  constexpr std::array<Colour, kColours> kPalette = {{{"#0072b2", "#56a8e0"},
-                                                      {"#e69f00", "#e69f00"},
-                                                      {"#009e73", "#1fbf94"},
-                                                      {"#cc79a7", "#cc79a7"},
-                                                      {"#d55e00", "#ee7733"},
-                                                      {"#56b4e9", "#8fd0f5"},
-                                                      {"#000000", "#f0f0f0"},
-                                                      {"#8c8200", "#f0e442"}}};
-  std::string light;
-  std::string dark;
-  std::string classes;
-  for (std::size_t i = 0; i < kColours; ++i) {
-    light += fmt::format("--s{}:{};", i, kPalette[i].light);
-    dark += fmt::format("--s{}:{};", i, kPalette[i].dark);
-    classes += fmt::format(".s{0}{{stroke:var(--s{0});fill:var(--s{0})}}\n", i);
-  }
-  return fmt::format(":root{{{}}}\n@media (prefers-color-scheme:dark){{:root{{{}}}}}\n{}", light, dark, classes) +
-         ".plot{width:100%;max-width:760px;height:auto;font-size:12px}\n"
-         ".plot text{fill:var(--ink)}\n"
-         ".plot .line{fill:none;stroke-width:2;stroke-linejoin:round}\n"
-         ".plot .band{stroke:none;fill-opacity:.16}\n"
-         ".plot .grid{stroke:var(--rule);stroke-width:1}\n"
-         ".plot .mark{stroke:var(--ink);stroke-width:1;stroke-dasharray:4 4}\n"
-         ".plot .d1.line{stroke-dasharray:7 4}\n.plot .d2.line{stroke-dasharray:2 3}\n"
-         ".plot .d3.line{stroke-dasharray:9 3 2 3}\n";
 }
 
 }  // namespace ropewalk

@@ -29,11 +29,8 @@ struct LinePlot {
 };
 
 /// An inline SVG with a log2 x axis: one polyline a series (a dot for a single point), bands behind them, and a legend
-/// that is in the order of the series. Colours come from the classes s0 ... s7 of plot_style(). "" without a finite
-/// point.
+/// that is in the order of the series. Colours and dashes come from the classes s0 ... s7 and d0 ... d3 of
+/// experiments/report/page.css. "" without a finite point.
 std::string svg_plot(const LinePlot& plot);
-
-/// The CSS that svg_plot() needs: colours of Okabe and Ito, for light and dark pages.
-std::string plot_style();
 
 }  // namespace ropewalk

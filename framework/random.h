@@ -7,7 +7,14 @@
 namespace ropewalk {
 
 /// What a random stream belongs to. Streams never overlap, and a stream is the same whatever thread draws from it.
-enum class Stream : uint32_t { initialization = 1, dropout = 2, probe_inputs = 3, probe_labels = 4, sampling = 5 };
+enum class Stream : uint32_t {
+  initialization = 1,
+  dropout = 2,
+  probe_inputs = 3,
+  probe_labels = 4,
+  sampling = 5,
+  positions = 6
+};
 
 /// Four 32-bit words, a pure function of (seed, stream, a, b, block): Philox4x32-10 (Salmon et al. 2011).
 struct RandomKey {

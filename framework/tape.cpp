@@ -70,7 +70,7 @@ Tensor Tape::allocate(const Shape& shape, DType dtype) {
   return tensor;
 }
 
-Var Tape::add_node(const char* op, Tensor value, std::initializer_list<Var> inputs) {
+Var Tape::add_node(const char* op, Tensor value, std::span<const Var> inputs) {
   bool needs = false;
   if (mode_ == Mode::train) {
     for (const Var& input : inputs) needs = needs || needs_gradient(input);
@@ -81,7 +81,7 @@ Var Tape::add_node(const char* op, Tensor value, std::initializer_list<Var> inpu
 }
 
 Var Tape::record_without_backward(const char* op, Tensor value, std::initializer_list<Var> inputs) {
-  const Var out = add_node(op, std::move(value), inputs);
+  const Var out = add_node(op, std::move(value), std::span(inputs.begin(), inputs.size()));
   if (needs_gradient(out)) {
     workspace_.nodes_.pop_back();
     fail("{} has no backward, but one of its inputs wants a gradient", op);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <new>
+#include <span>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -107,6 +108,10 @@ class Tape {
   /// stored in the arena and so must be trivially destructible: capture handles and plain numbers.
   template <class Backward>
   Var record(const char* op, Tensor value, std::initializer_list<Var> inputs, Backward backward) {
+    return record(op, std::move(value), std::span(inputs.begin(), inputs.size()), std::move(backward));
+  }
+  template <class Backward>
+  Var record(const char* op, Tensor value, std::span<const Var> inputs, Backward backward) {
     static_assert(std::is_trivially_destructible_v<Backward>, "the arena destroys nothing");
     static_assert(std::is_invocable_v<const Backward&, Tape&, Var>);
     const Var out = add_node(op, std::move(value), inputs);
@@ -187,7 +192,7 @@ class Tape {
  private:
   Workspace::Node& node(Var v) { return workspace_.nodes_[static_cast<std::size_t>(v.id)]; }
   const Workspace::Node& node(Var v) const { return workspace_.nodes_[static_cast<std::size_t>(v.id)]; }
-  Var add_node(const char* op, Tensor value, std::initializer_list<Var> inputs);
+  Var add_node(const char* op, Tensor value, std::span<const Var> inputs);
   Var add_leaf(Tensor value, bool needs_gradient);
   void* open_gradient(Var v, bool zero, bool& accumulate);
   void* own_gradient(Var v);

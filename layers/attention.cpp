@@ -92,8 +92,10 @@ PositionFindings check_attention(const ArchitectureConfig& config) {
           fmt::format("position.encoding = {} with attention.kind = mla rotates attention.mla_rope_dims columns, which "
                       "are 0; give their number, model.d_head / 2 for example",
                       encoding));
-  require(encoding != "shaw", {"position.encoding", "attention.kind"},
-          "position.encoding = shaw adds vectors to keys, which attention.kind = mla never makes when it decodes");
+  require(encoding != "shaw" && encoding != "xl", {"position.encoding", "attention.kind"},
+          fmt::format("position.encoding = {} adds vectors to keys, which attention.kind = mla never makes when it "
+                      "decodes; use attention.kind = mha, or an encoding that adds a bias or rotates",
+                      encoding));
   const int64_t rope_dims = config.position.integer("rope_dims");
   require(rope_dims == 0 || rope_dims == a.mla_rope_dims, {"position.rope_dims", "attention.mla_rope_dims"},
           fmt::format("position.rope_dims = {} with attention.kind = mla, which rotates attention.mla_rope_dims = {} "

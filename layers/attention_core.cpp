@@ -37,7 +37,7 @@ Var AttentionCore::attend(ForwardPass& pass, int64_t block, const PositionScheme
                            .rotary = scheme.rotation(),
                            .first_key = pass.places().first_token,
                            .key_end = pass.lengths};
-  scheme.bias(pass.tape, block, options);
+  scheme.bias({pass.tape, block, pass.cache != nullptr ? &pass.cache->kept_tables(block) : nullptr}, options);
   AttentionStatistics statistics;
   if (pass.trace.entropy != nullptr) {
     statistics = {pass.trace.entropy + block * n_heads, pass.trace.max_logit + block * n_heads};

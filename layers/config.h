@@ -106,7 +106,8 @@ using PositionValue = std::variant<int64_t, double, bool, std::string>;
 /// `options` holds every option of every scheme; default_position_config() fills in the defaults.
 struct PositionConfig {
   std::string encoding = "rope";
-  int64_t max_length = 0;  ///< longest sequence of a learned table; 0: the training context
+  int64_t max_length = 0;    ///< longest sequence of a learned table; 0: the training context
+  int64_t randomize_to = 0;  ///< positions of a pass are a sorted sample of [0, randomize_to); 0: they are 0, 1, ...
   std::map<std::string, PositionValue> options;
 
   int64_t integer(const std::string& key) const { return std::get<int64_t>(options.at(key)); }

@@ -17,13 +17,12 @@ KeyValueCache::KeyValueCache(int64_t n_layers, std::span<const int64_t> columns,
     for (const int64_t width : columns) tables_.push_back(Tensor::zeros({sequences, capacity, width}, dtype));
   }
   memory_.resize(static_cast<std::size_t>(n_layers));
+  kept_tables_.resize(static_cast<std::size_t>(n_layers));
   clear(std::move(padding));
 }
 
 void KeyValueCache::keep_memory(int64_t layer, const Tensor& made) {
-  Tensor& kept = memory_[static_cast<std::size_t>(layer)];
-  kept = Tensor::zeros(made.shape, made.dtype);
-  std::memcpy(kept.bytes, made.bytes, made.size_bytes());
+  memory_[static_cast<std::size_t>(layer)] = copy_to_keep(made);
 }
 
 void KeyValueCache::clear(std::vector<int64_t> padding) {
@@ -35,6 +34,7 @@ void KeyValueCache::clear(std::vector<int64_t> padding) {
   padding_ = std::move(padding);
   length_ = 0;
   for (Tensor& kept : memory_) kept = {};
+  for (KeptTables& kept : kept_tables_) kept = {};
 }
 
 void KeyValueCache::keep(std::span<const int64_t> sequences) {
@@ -79,6 +79,9 @@ int64_t KeyValueCache::bytes() const {
   int64_t total = 0;
   for (const Tensor& table : tables_) total += static_cast<int64_t>(table.size_bytes());
   for (const Tensor& kept : memory_) total += kept.shape.rank() > 0 ? static_cast<int64_t>(kept.size_bytes()) : 0;
+  for (const KeptTables& kept : kept_tables_) {
+    for (const Tensor& table : kept.tables) total += static_cast<int64_t>(table.size_bytes());
+  }
   return total;
 }
 

@@ -6,6 +6,7 @@
 
 #include "framework/ops/attention.h"
 #include "framework/tape.h"
+#include "layers/positions/kept_tables.h"
 
 namespace ropewalk {
 
@@ -37,12 +38,14 @@ class KeyValueCache {
   bool has_memory(int64_t layer) const { return memory_[static_cast<std::size_t>(layer)].shape.rank() > 0; }
   const Tensor& memory(int64_t layer) const { return memory_[static_cast<std::size_t>(layer)]; }
   void keep_memory(int64_t layer, const Tensor& made);
+  /// What the position scheme has made of a layer's parameters, which are those of the keys as long as there are any.
+  KeptTables& kept_tables(int64_t layer) { return kept_tables_[static_cast<std::size_t>(layer)]; }
   /// Counts `count` more places as filled, when all layers have appended theirs.
   void advance(int64_t count) { length_ += count; }
   /// Goes on with these sequences alone, given in ascending order, and without the padding that all of them have. The
   /// tables stay, but bytes() counts what is still used of them.
   void keep(std::span<const int64_t> sequences);
-  /// Forgets all tokens and the source; the tables stay.
+  /// Forgets all tokens, the source and what was kept of the position scheme; the tables stay.
   void clear(std::vector<int64_t> padding = {});
 
   /// A whole table, for tests and tools.
@@ -56,6 +59,7 @@ class KeyValueCache {
   std::vector<int64_t> padding_;
   std::vector<Tensor> tables_;
   std::vector<Tensor> memory_;
+  std::vector<KeptTables> kept_tables_;
 };
 
 }  // namespace ropewalk

@@ -1,11 +1,12 @@
 #include "layers/stack.h"
 
 #include "layers/positions/decoupled.h"
+#include "layers/positions/randomized.h"
 
 namespace ropewalk {
 namespace {
 
-std::unique_ptr<PositionScheme> make_scheme(const ArchitectureConfig& config, DType dtype) {
+std::unique_ptr<PositionScheme> make_counted_scheme(const ArchitectureConfig& config, DType dtype) {
   const PositionSizes sizes{.n_heads = config.model.n_heads,
                             .d_model = config.model.d_model,
                             .d_head = rotary_width(config.model, config.attention),
@@ -17,6 +18,12 @@ std::unique_ptr<PositionScheme> make_scheme(const ArchitectureConfig& config, DT
   PositionConfig rope = config.position;
   rope.encoding = "rope";
   return with_rotation_of(std::move(scheme), make_position_scheme(rope, sizes));
+}
+
+std::unique_ptr<PositionScheme> make_scheme(const ArchitectureConfig& config, DType dtype) {
+  auto scheme = make_counted_scheme(config, dtype);
+  const int64_t limit = config.position.randomize_to;
+  return limit > 0 ? with_random_positions(std::move(scheme), limit) : std::move(scheme);
 }
 
 }  // namespace
@@ -35,9 +42,9 @@ Stack Stack::declare(const Declarations& declarations, const ArchitectureConfig&
   return stack;
 }
 
-void Stack::prepare(int64_t length) {
-  scheme->prepare(length);
-  if (index_rotation != nullptr) index_rotation->prepare(length);
+void Stack::prepare(const PassPositions& positions) {
+  scheme->prepare(positions);
+  if (index_rotation != nullptr) index_rotation->prepare(positions);
 }
 
 Var Stack::forward(ForwardPass& pass, Var x) const {

@@ -28,7 +28,7 @@ struct Stack {
   static Stack declare(const Declarations& declarations, const ArchitectureConfig& config, DType dtype, bool crosses);
 
   /// Position tables for passes of exactly `length`; see PositionScheme.
-  void prepare(int64_t length);
+  void prepare(const PassPositions& positions);
 
   /// The residual stream x [B, T, d_model] through all blocks and the final norm.
   Var forward(ForwardPass& pass, Var x) const;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "framework/parameter.h"
@@ -45,11 +46,13 @@ class Transformer {
   /// Draws the first values (see initialize.h).
   void initialize(uint64_t seed);
   /// Makes the position tables for passes of exactly `length`; call it before them, from one thread.
-  void prepare(int64_t length) { decoder_.prepare(length); }
+  void prepare(int64_t length, const PositionDraw& draw = {}) { decoder_.prepare({length, draw}); }
   /// The same for sources of exactly `length`.
-  void prepare_source(int64_t length) { encoder_.value().prepare(length); }
+  void prepare_source(int64_t length, const PositionDraw& draw = {}) { encoder_.value().prepare({length, draw}); }
   /// The longest sequence the position scheme can serve; 0: no limit.
   int64_t greatest_length() const { return decoder_.scheme->greatest_length(); }
+  /// What sets that, for messages.
+  std::string limited_by() const { return decoder_.scheme->limited_by(); }
 
   /// Whether sequences of unequal length cannot share a pass (see PositionScheme).
   bool depends_on_length() const { return decoder_.scheme->depends_on_length(); }

@@ -134,7 +134,7 @@ bool is_sweep_section(std::string_view section) {
 
 void resolve(Config& config) {
   derive_sizes(config.model);
-  fill(config.position.max_length, config.train.context_length);
+  fill(config.position.max_length, std::max(config.train.context_length, config.position.randomize_to));
   derive_position_options(config.position, rotary_width(config.model, config.attention));
   const int64_t steps = config.train.steps;
   if (config.optim.warmup_steps < 0) config.optim.warmup_steps = steps < kWarmupSteps ? steps / 10 : kWarmupSteps;

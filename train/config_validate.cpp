@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "data/error.h"
 #include "data/tasks/pairs.h"
@@ -123,6 +124,17 @@ void check_position_scheme(Checker& k, Purpose purpose) {
     if (!is_task(k.c)) use.eval_lengths = k.c.eval.lengths;
   }
   report(k, position_findings(k.c, use));
+  const int64_t randomized = k.c.position.randomize_to;
+  k.require(randomized == 0 || use.context_length <= randomized, {"position.randomize_to", "train.context_length"},
+            fmt::format("position.randomize_to = {} has too few positions for train.context_length = {}; several times "
+                        "the longest sequence, for example",
+                        randomized, use.context_length));
+  std::vector<int64_t> beyond;
+  std::copy_if(use.eval_lengths.begin(), use.eval_lengths.end(), std::back_inserter(beyond),
+               [&](int64_t length) { return randomized > 0 && length > randomized; });
+  k.warn(!beyond.empty(), {"eval.lengths", "position.randomize_to"},
+         fmt::format("eval.lengths {} exceed position.randomize_to = {}, where positions end", fmt::join(beyond, ", "),
+                     randomized));
 }
 
 /// The task's own rules: which symbols and lengths it has, and that its longest training problem fits the context, of

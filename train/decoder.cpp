@@ -34,7 +34,7 @@ const Tensor& Decoder::feed(std::span<const int32_t> tokens, int64_t count) {
     for (int64_t b = 0; b < sequences; ++b) {
       std::copy_n(tokens.begin() + b * count + begin, length, part_.begin() + b * length);
     }
-    model_.prepare(cache_.length() + length);
+    model_.prepare(cache_.length() + length, {.capacity = cache_.capacity()});
     Tape tape(workspace_, Mode::inference, &model_.parameters());
     ForwardPass pass{.tape = tape, .sequences = sequences, .length = length, .cache = &cache_};
     const Var hidden = model_.blocks(pass, model_.embed(pass, part_.data()));

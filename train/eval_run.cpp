@@ -53,7 +53,7 @@ std::string scores_text(const RunEvaluation& evaluation) {
         static_cast<double>(scores.lengths[i]) / static_cast<double>(std::max<int64_t>(1, evaluation.trained_length));
     out += fmt::format("{:>8} {:>6.3g}x ", scores.lengths[i], times);
     if (scores.scored_tokens[i] == 0) {
-      out += "beyond its table\n";
+      out += "beyond its positions\n";
       continue;
     }
     out += fmt::format("{:>10.4f} {:>12}", unsigned_nan(scores.loss[i]), scores.scored_tokens[i]);

@@ -219,7 +219,7 @@ void Evaluator::decode(Transformer& model, std::span<const Job> jobs, std::span<
       return std::all_of(answers.begin(), answers.end(), [](const GreedyAnswers& a) { return a.done(); });
     };
     for (int64_t length = 1; !all_done(); ++length) {
-      model.prepare(length);
+      model.prepare(length, {.capacity = parts.front().length});
       workers_.run(static_cast<int64_t>(group.size()), step);
     }
     for (std::size_t i = 0; i < group.size(); ++i) {
@@ -243,7 +243,8 @@ LengthScores Evaluator::run(Transformer& model) {
       scores.accuracy.push_back(kNaN);
       scores.exact_match.push_back(kNaN);
       scores.scored_tokens.push_back(0);
-      scores.notes.push_back(fmt::format("length {}: beyond its table of {} positions", eval.lengths[i], greatest));
+      scores.notes.push_back(
+          fmt::format("length {}: the model has positions for {} ({})", eval.lengths[i], greatest, model.limited_by()));
       continue;
     }
     std::vector<Job> jobs;

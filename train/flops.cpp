@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "layers/attention.h"
+#include "layers/positions/options.h"
 
 namespace ropewalk {
 namespace {
@@ -46,11 +47,16 @@ FlopCount stack_flops(const Config& config, bool causal, int64_t length) {
   const double stream =
       a.kind == AttentionKind::mla ? static_cast<double>(m.n_heads) * static_cast<double>(a.mla_rope_dims) : 0;
   const KeyCount keys = count_keys(a, causal, length);
+  PositionUse use = position_use(architecture_of(config));
+  use.causal = causal;
+  const PositionSchemeInfo* scheme = find_position_scheme(config.position.encoding);
+  const double relative =
+      scheme != nullptr && scheme->relative_vectors != nullptr ? scheme->relative_vectors(use, keys.attended) : 0;
   const double indexer = a.pattern == AttentionPattern::top_k
                              ? layers * 2 * keys.visible * static_cast<double>(a.index_heads * a.index_dim)
                              : 0;
   return sum_of(2 * layers * (attention_weights(architecture_of(config)) + static_cast<double>(m.d_model) * ff),
-                layers * 2 * keys.attended * (2 * heads + stream), indexer);
+                layers * 2 * (keys.attended * (2 * heads + stream) + relative * heads), indexer);
 }
 
 double head_flops(const ModelConfig& m) {

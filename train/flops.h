@@ -8,7 +8,8 @@
 namespace ropewalk {
 
 /// Floating-point operations of the matrix products for one token; a multiply and an add are two. What the mask hides
-/// is not counted, nor what an indexer does not choose; padding is, as if every sequence filled its shape.
+/// is not counted, nor what an indexer does not choose, nor what a pass makes of offsets, once for all its tokens;
+/// padding is, as if every sequence filled its shape.
 struct FlopCount {
   double linear = 0;     ///< projections, feed-forward and head
   double attention = 0;  ///< scores and weighted values

@@ -33,8 +33,8 @@ void check(const Transformer& model, const GenerationRequest& request) {
     const int64_t size = size_of_prompt(request, i);
     require(size >= 1, "prompt {} is empty; a model needs a token to go on from", i + 1);
     require(greatest == 0 || size <= greatest,
-            "prompt {} has {} tokens, but the model has positions for {} (position.max_length); shorten it", i + 1,
-            size, greatest);
+            "prompt {} has {} tokens, but the model has positions for {} ({}); shorten it", i + 1, size, greatest,
+            model.limited_by());
     for (const int32_t id : request.prompts[i]) {
       require(id >= 0 && id < vocabulary, "prompt {} holds the token id {}; the vocabulary has {} tokens, from 0 on",
               i + 1, id, vocabulary);
@@ -61,8 +61,9 @@ class PromptBatch {
 
     const Clock::time_point start = Clock::now();
     Decoder decoder(model_, count, capacity, padding);
-    out_.cache_bytes = std::max(out_.cache_bytes, decoder.cache().bytes());
     std::vector<int32_t> chosen = choose(decoder.feed(padded_prompts(), longest_));
+    const auto count_cache = [&] { out_.cache_bytes = std::max(out_.cache_bytes, decoder.cache().bytes()); };
+    count_cache();
     out_.prefill_seconds += seconds_since(start);
     while (true) {
       std::vector<int64_t> kept;
@@ -79,6 +80,7 @@ class PromptBatch {
       if (kept.size() < alive_.size()) decoder.keep(kept);
       alive_ = std::move(alive);
       chosen = choose(decoder.feed(next, 1));
+      count_cache();
       out_.decode_seconds += seconds_since(step);
       out_.decoded_tokens += static_cast<int64_t>(alive_.size());
     }

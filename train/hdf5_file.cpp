@@ -142,13 +142,14 @@ std::optional<FileIdentity> identity(const std::string& path) {
 
 // ---------------------------------------------------------------------------------------------------------- reading
 
-enum class Record : uint8_t { object, attribute, dataset, damaged, error, end };
+enum class Record : uint8_t { object, attribute, dataset, damaged, rows, damaged_rows, error, end };
 enum class Content : uint8_t { none, f32, f64, i64, text };
 
 constexpr uint64_t kSlack =
     uint64_t{16} << 20;                   // a live file's extents may be ahead of its data by what is not flushed
 constexpr uint64_t kDeflateRatio = 1040;  // deflate cannot do better
 constexpr int kMaxDepth = 16;
+constexpr uint64_t kSlabBytes = uint64_t{1} << 20;
 
 uint64_t multiply(uint64_t a, uint64_t b) {
   return b != 0 && a > std::numeric_limits<uint64_t>::max() / b ? std::numeric_limits<uint64_t>::max() : a * b;
@@ -167,7 +168,22 @@ class FileWalk {
     text_left_ = multiply(file_bytes, 16) + kSlack;
   }
 
-  void run(Hdf5Access access) {
+  /// All groups and datasets.
+  void all(Hdf5Access access, const std::function<bool(const std::string&)>& wanted) {
+    wanted_ = &wanted;
+    walk(access, [&](hid_t root) { group(root, "/", 0); });
+  }
+
+  /// Rows of some datasets, a slab at a time.
+  void rows(Hdf5Access access, std::span<const Hdf5RowsRequest> requests) {
+    walk(access, [&](hid_t root) {
+      for (std::size_t i = 0; i < requests.size(); ++i) slabs(root, i, requests[i]);
+    });
+  }
+
+ private:
+  template <typename F>
+  void walk(Hdf5Access access, F&& visit) {
     try {
       const Handle fapl(H5Pcreate(H5P_FILE_ACCESS));
       H5Pset_file_locking(fapl, 0, 1);
@@ -180,7 +196,7 @@ class FileWalk {
       if (file < 0) fail("/", "cannot be opened" + library_reason());
       const Handle root(H5Gopen2(file, "/", H5P_DEFAULT));
       if (root < 0) fail("/", "has no root group" + library_reason());
-      group(root, "/", 0);
+      visit(hid_t{root});
       out_.value(Record::end);
     } catch (const Hdf5Error& error) {
       out_.value(Record::error);
@@ -191,7 +207,6 @@ class FileWalk {
     }
   }
 
- private:
   [[noreturn]] void fail(const std::string& object, const std::string& reason) const {
     throw Hdf5Error("'" + path_ + "': '" + object + "' " + reason);
   }
@@ -311,31 +326,11 @@ class FileWalk {
     out_.value(Record::object);
     out_.text(object);
     attributes(id, object);
-    const Handle space(H5Dget_space(id)), type(H5Dget_type(id)), dcpl(H5Dget_create_plist(id));
-    if (space < 0 || type < 0 || dcpl < 0) fail(object, "cannot be read" + library_reason());
-    const H5D_layout_t layout = H5Pget_layout(dcpl);
-    if (layout == H5D_VIRTUAL || H5Pget_external_count(dcpl) > 0) fail(object, "keeps its data in other files");
-
-    std::vector<hsize_t> shape;
-    if (H5Sget_simple_extent_type(space) == H5S_NULL) {
-      shape = {0};
-    } else {
-      const int rank = H5Sget_simple_extent_ndims(space);
-      if (rank < 0 || rank > H5S_MAX_RANK) fail(object, "has an impossible rank");
-      shape.resize(static_cast<std::size_t>(rank));
-      H5Sget_simple_extent_dims(space, shape.data(), nullptr);
-    }
-    uint64_t count = 1;
-    for (const hsize_t extent : shape) count = multiply(count, extent);
-
-    const H5T_class_t type_class = H5Tget_class(type);
-    const uint64_t element = std::max<uint64_t>(H5Tget_size(type), 1);
-    Content content = Content::none;
-    if (type_class == H5T_FLOAT) content = element <= sizeof(float) ? Content::f32 : Content::f64;
-    if (type_class == H5T_INTEGER && element <= sizeof(int64_t)) content = Content::i64;
-    if (type_class == H5T_STRING) content = Content::text;
-
-    if (content != Content::none) check_claims(id, dcpl, layout, shape, element, count, object);
+    const Described about = describe(id, object);
+    const std::vector<hsize_t>& shape = about.shape;
+    const uint64_t count = about.count;
+    const bool wanted = !*wanted_ || (*wanted_)(object);
+    const Content content = wanted ? about.content : Content::none;
     // The values are read before anything is written: a failure between the two would be taken for values.
     const auto announce = [&] {
       out_.value(Record::dataset);
@@ -365,7 +360,7 @@ class FileWalk {
           numbers.template operator()<int64_t>(H5T_NATIVE_INT64);
           break;
         case Content::text: {
-          const std::vector<std::string> texts = read_strings(id, type, space, count, object);
+          const std::vector<std::string> texts = read_strings(id, about.type, about.space, count, object);
           announce();
           for (const std::string& text : texts) out_.text(text);
           break;
@@ -375,6 +370,78 @@ class FileWalk {
       out_.value(Record::damaged);
       out_.text(object);
       out_.text("cannot be read" + failure.reason);
+    }
+  }
+
+  struct Described {
+    Handle space, type, dcpl;
+    std::vector<hsize_t> shape;
+    uint64_t count = 1;
+    Content content = Content::none;
+  };
+
+  /// Shape and type of a dataset whose claims are checked against the file.
+  Described describe(hid_t id, const std::string& object) {
+    Described out{Handle(H5Dget_space(id)), Handle(H5Dget_type(id)), Handle(H5Dget_create_plist(id)), {}};
+    if (out.space < 0 || out.type < 0 || out.dcpl < 0) fail(object, "cannot be read" + library_reason());
+    const H5D_layout_t layout = H5Pget_layout(out.dcpl);
+    if (layout == H5D_VIRTUAL || H5Pget_external_count(out.dcpl) > 0) fail(object, "keeps its data in other files");
+    if (H5Sget_simple_extent_type(out.space) == H5S_NULL) {
+      out.shape = {0};
+    } else {
+      const int rank = H5Sget_simple_extent_ndims(out.space);
+      if (rank < 0 || rank > H5S_MAX_RANK) fail(object, "has an impossible rank");
+      out.shape.resize(static_cast<std::size_t>(rank));
+      H5Sget_simple_extent_dims(out.space, out.shape.data(), nullptr);
+    }
+    for (const hsize_t extent : out.shape) out.count = multiply(out.count, extent);
+    const H5T_class_t type_class = H5Tget_class(out.type);
+    const uint64_t element = std::max<uint64_t>(H5Tget_size(out.type), 1);
+    if (type_class == H5T_FLOAT) out.content = element <= sizeof(float) ? Content::f32 : Content::f64;
+    if (type_class == H5T_INTEGER && element <= sizeof(int64_t)) out.content = Content::i64;
+    if (type_class == H5T_STRING) out.content = Content::text;
+    if (out.content != Content::none) check_claims(id, out.dcpl, layout, out.shape, element, out.count, object);
+    return out;
+  }
+
+  void slabs(hid_t root, std::size_t index, const Hdf5RowsRequest& request) {
+    const std::string& object = request.object;
+    const Handle id(H5Dopen2(root, object.c_str(), H5P_DEFAULT));
+    if (id < 0) fail(object, "is missing, or is no dataset");
+    const Described about = describe(id, object);
+    if (about.content != Content::f32) fail(object, "does not hold 32-bit floating-point numbers");
+    std::vector<hsize_t> start(about.shape.size(), 0), extent = about.shape;
+    uint64_t row_size = 1;
+    for (std::size_t i = 1; i < extent.size(); ++i) row_size = multiply(row_size, extent[i]);
+    if (extent.empty() || extent[0] < request.rows || row_size != request.row_size) {
+      fail(object, "has another shape than before");
+    }
+    // Whole chunks, so that none is decompressed twice.
+    std::vector<hsize_t> chunk(extent.size(), 1);
+    if (H5Pget_layout(about.dcpl) == H5D_CHUNKED) {
+      H5Pget_chunk(about.dcpl, static_cast<int>(chunk.size()), chunk.data());
+    }
+    const uint64_t row_bytes = std::max<uint64_t>(row_size * sizeof(float), 1);
+    const uint64_t chunk_rows = std::max<uint64_t>(chunk[0], 1);
+    const uint64_t step = std::max<uint64_t>(kSlabBytes / row_bytes / chunk_rows, 1) * chunk_rows;
+    std::vector<float> values;
+    for (uint64_t first = 0; first < request.rows; first += step) {
+      start[0] = first;
+      extent[0] = std::min(step, request.rows - first);
+      values.resize(extent[0] * row_size);
+      const Handle in_memory(H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr));
+      const bool read =
+          H5Sselect_hyperslab(about.space, H5S_SELECT_SET, start.data(), nullptr, extent.data(), nullptr) >= 0 &&
+          H5Dread(id, H5T_NATIVE_FLOAT, in_memory, about.space, H5P_DEFAULT, values.data()) >= 0;
+      out_.value(read ? Record::rows : Record::damaged_rows);
+      out_.value(uint64_t{index});
+      out_.value(first);
+      out_.value(uint64_t{extent[0]});
+      if (read) {
+        out_.bytes(values.data(), values.size() * sizeof(float));
+      } else {
+        out_.text("cannot be read" + library_reason());
+      }
     }
   }
 
@@ -445,6 +512,7 @@ class FileWalk {
   uint64_t stored_so_far_ = 0;
   uint64_t unbacked_left_ = kSlack;  // bytes that datasets may have beyond what is stored: rows not yet written
   uint64_t text_left_ = 0;           // many strings may be one in the file
+  const std::function<bool(const std::string&)>* wanted_ = nullptr;
   ByteWriter& out_;
 };
 
@@ -512,6 +580,29 @@ void read_records(ByteReader& in, Hdf5File& file) {
   }
 }
 
+/// Reads the records of FileWalk::rows().
+void read_row_records(ByteReader& in, std::span<const Hdf5RowsRequest> requests,
+                      const std::function<void(const Hdf5Rows&)>& sink) {
+  while (true) {
+    const auto record = in.value<Record>();
+    if (record == Record::end) return;
+    if (record == Record::error) throw Hdf5Error(in.text());
+    if (record != Record::rows && record != Record::damaged_rows) throw ChildError("it sent nonsense");
+    Hdf5Rows rows;
+    rows.request = in.value<uint64_t>();
+    rows.first = in.value<uint64_t>();
+    rows.count = in.value<uint64_t>();
+    const uint64_t most = rows.request < requests.size() ? requests[rows.request].rows : 0;
+    if (rows.first > most || rows.count > most - rows.first) throw ChildError("it sent nonsense");
+    if (record == Record::rows) {
+      rows.values = in.vector<float>(multiply(rows.count, requests[rows.request].row_size));
+    } else {
+      rows.damage = in.text();
+    }
+    sink(rows);
+  }
+}
+
 /// Says at once what is plainly no HDF5 file, and returns the size of one.
 uint64_t check_signature(const std::string& path) {
   const auto fail = [&](const std::string& reason) { throw Hdf5Error("'" + path + "': " + reason); };
@@ -533,9 +624,9 @@ uint64_t check_signature(const std::string& path) {
   return static_cast<uint64_t>(info.st_size);
 }
 
-}  // namespace
-
-Hdf5File read_hdf5(const std::string& path, Hdf5Access access) {
+/// Lets a child walk over the file at `path`, within limits that follow from its size.
+void walk_in_child(const std::string& path, const std::function<void(FileWalk&)>& walk,
+                   const std::function<void(ByteReader&)>& consume) {
   const uint64_t file_bytes = check_signature(path);
   const Session session;  // held while forking, so that no other thread is inside the library
   if (const auto file = identity(path); file && files_being_written().count(*file) != 0) {
@@ -544,16 +635,35 @@ Hdf5File read_hdf5(const std::string& path, Hdf5Access access) {
   ChildLimits limits;
   limits.memory_bytes += multiply(file_bytes, 128);
   limits.cpu_seconds += static_cast<unsigned>(std::min<uint64_t>(file_bytes >> 20, 100000));
-  Hdf5File file;
-  file.path = path;
   try {
     in_child_process(
-        limits, [&](ByteWriter& out) { FileWalk(path, file_bytes, out).run(access); },
-        [&](ByteReader& in) { read_records(in, file); });
+        limits,
+        [&](ByteWriter& out) {
+          FileWalk child(path, file_bytes, out);
+          walk(child);
+        },
+        consume);
   } catch (const ChildError& error) {
     throw Hdf5Error("'" + path + "': is damaged; reading it failed: " + error.what());
   }
+}
+
+}  // namespace
+
+Hdf5File read_hdf5(const std::string& path, Hdf5Access access,
+                   const std::function<bool(const std::string& object)>& wanted) {
+  Hdf5File file;
+  file.path = path;
+  walk_in_child(
+      path, [&](FileWalk& walk) { walk.all(access, wanted); }, [&](ByteReader& in) { read_records(in, file); });
   return file;
+}
+
+void read_hdf5_rows(const std::string& path, Hdf5Access access, std::span<const Hdf5RowsRequest> requests,
+                    const std::function<void(const Hdf5Rows&)>& sink) {
+  walk_in_child(
+      path, [&](FileWalk& walk) { walk.rows(access, requests); },
+      [&](ByteReader& in) { read_row_records(in, requests, sink); });
 }
 
 std::vector<std::string> Hdf5File::children(const std::string& group) const {

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -25,7 +27,7 @@ using Hdf5Attribute = std::variant<int64_t, double, std::string>;
 using Hdf5Attributes = std::map<std::string, Hdf5Attribute>;
 
 /// A dataset in memory, row-major. Floating-point data of at most 32 bits is float, wider is double; integers are
-/// int64. monostate: data of another type, which is not read.
+/// int64. monostate: data of another type, or that nobody asked for, which is not read.
 struct Hdf5Dataset {
   std::vector<uint64_t> shape;  ///< empty for a scalar
   std::variant<std::monostate, std::vector<float>, std::vector<double>, std::vector<int64_t>, std::vector<std::string>>
@@ -69,8 +71,31 @@ enum class Hdf5Access : uint8_t {
 /// library gets here, every size is checked against the size of the file before memory is taken, external files and
 /// links that leave the file are refused or skipped. Takes no lock, so that it hinders no writer.
 /// A damaged chunk costs the dataset that it belongs to, damage elsewhere the file.
+/// `wanted`, where given, says by its path which datasets' values to read; of the others only the shape is taken.
 /// @throws Hdf5Error also for a file that this very process is writing.
-Hdf5File read_hdf5(const std::string& path, Hdf5Access access);
+Hdf5File read_hdf5(const std::string& path, Hdf5Access access,
+                   const std::function<bool(const std::string& object)>& wanted = {});
+
+/// The first rows of a dataset of floating-point numbers of at most 32 bits.
+struct Hdf5RowsRequest {
+  std::string object;
+  uint64_t rows = 0;      ///< at most as many as the dataset has
+  uint64_t row_size = 0;  ///< values in a row
+};
+
+/// Some rows of what was asked for.
+struct Hdf5Rows {
+  std::size_t request = 0;  ///< its index
+  uint64_t first = 0, count = 0;
+  std::vector<float> values;  ///< row-major; empty where the rows cannot be read
+  std::string damage;         ///< why they cannot; "" if they can
+};
+
+/// Reads datasets that need not fit into memory: each from its first to its last row, about a megabyte at a time, which
+/// goes to `sink`. A damaged chunk costs the rows that are read with it. As careful as read_hdf5().
+/// @throws Hdf5Error also where a dataset is missing, or its shape or type is not as asked for.
+void read_hdf5_rows(const std::string& path, Hdf5Access access, std::span<const Hdf5RowsRequest> requests,
+                    const std::function<void(const Hdf5Rows&)>& sink);
 
 // ---------------------------------------------------------------------------------------------------------- writing
 

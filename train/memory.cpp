@@ -62,6 +62,17 @@ double bytes_a_number(const Config& config) {
   return config.train.dtype == "f64" ? 8 : 4;
 }
 
+/// Numbers that the position schemes make of their parameters in a pass, for its offsets or those of random positions.
+double offset_numbers(const Config& config, const SequenceShape& shape) {
+  const PositionSchemeInfo* scheme = find_position_scheme(config.position.encoding);
+  if (scheme == nullptr || scheme->numbers_an_offset == nullptr) return 0;
+  const auto offsets = [&](int64_t length) {
+    return length > 0 ? 2 * static_cast<double>(std::max(length, config.position.randomize_to)) - 1 : 0.0;
+  };
+  return scheme->numbers_an_offset(position_use(architecture_of(config))) * static_cast<double>(config.model.n_layers) *
+         (offsets(shape.length) + offsets(shape.source));
+}
+
 /// What the position scheme learns, from what it declares.
 double position_parameters(const ArchitectureConfig& config) {
   const ModelConfig& m = config.model;
@@ -109,10 +120,17 @@ MemoryEstimate estimate_memory(const Config& config, double parameters, int64_t 
   const double cross = longest.source > 0 ? cross_values(m) + static_cast<double>(m.n_layers) * keys_and_values(m) : 0;
   MemoryEstimate out;
   out.parameters = parameters * size * (4 + workers);
-  out.activations = workers * micro_batch * values_per_sequence(config, shape, vocab_size) * size * 2;
+  out.activations = workers *
+                    (micro_batch * values_per_sequence(config, shape, vocab_size) + offset_numbers(config, shape)) *
+                    size * 2;
   out.batch = sequences * static_cast<double>(shape.positions()) * 8;
-  out.evaluation = workers * std::max(static_cast<double>(longest.positions()), 1024.0) *
-                   (values_per_layer(m, config.attention) + cross + logits + static_cast<double>(m.d_model)) * size;
+  // Every block takes the place of the one before.
+  const double offsets = offset_numbers(config, longest) / static_cast<double>(std::max<int64_t>(1, m.n_layers));
+  out.evaluation = workers *
+                   (std::max(static_cast<double>(longest.positions()), 1024.0) *
+                        (values_per_layer(m, config.attention) + cross + logits + static_cast<double>(m.d_model)) +
+                    offsets) *
+                   size;
   return out;
 }
 
@@ -122,7 +140,8 @@ MemoryEstimate estimate_probe_memory(const Config& config, double parameters, in
   const auto sequences = static_cast<double>(config.train.batch_size);
   const double rows = sequences * static_cast<double>(shape.positions());
   return {.parameters = parameters * size * 2,
-          .activations = sequences * values_per_sequence(config, shape, vocab_size) * size * 2,
+          .activations =
+              (sequences * values_per_sequence(config, shape, vocab_size) + offset_numbers(config, shape)) * size * 2,
           .batch = rows * (8 + static_cast<double>(config.model.d_model) * size)};
 }
 

@@ -69,9 +69,9 @@ BatchPart ModelBatch::part(int64_t first, int64_t count) const {
           .targets = batch.targets.data() + at};
 }
 
-void prepare(Transformer& model, const SequenceShape& shape) {
-  model.prepare(shape.length);
-  if (shape.source > 0) model.prepare_source(shape.source);
+void prepare(Transformer& model, const SequenceShape& shape, const PositionDraw& draw) {
+  model.prepare(shape.length, draw);
+  if (shape.source > 0) model.prepare_source(shape.source, draw);
 }
 
 }  // namespace ropewalk

@@ -47,6 +47,6 @@ class ModelBatch {
 };
 
 /// Makes the position tables for passes over sequences of exactly this shape; call it before them, from one thread.
-void prepare(Transformer& model, const SequenceShape& shape);
+void prepare(Transformer& model, const SequenceShape& shape, const PositionDraw& draw = {});
 
 }  // namespace ropewalk

@@ -164,9 +164,13 @@ void add_position(std::vector<Option>& t, Config& defaults, std::span<const Posi
   }
   t.push_back(choice("position.encoding", &Config::position, &PositionConfig::encoding, names, help));
   t.push_back(derived(
-      "train.context_length",
+      "train.context_length, or position.randomize_to where that is greater",
       field("position.max_length", &Config::position, &PositionConfig::max_length,
             "rows of a learned table; the length that position scaling starts from", between(0, kLongestContext))));
+  t.push_back(field("position.randomize_to", &Config::position, &PositionConfig::randomize_to,
+                    "the tokens of a pass stand at a random, sorted sample of the positions below this, another one "
+                    "each training step (Ruoss et al. 2023); no sequence may be longer. 0: at 0, 1, ...",
+                    between(0, kLongestContext)));
   for (const PositionSchemeInfo& scheme : schemes) {
     for (const PositionOption& declared : scheme.options) {
       const auto same = [&](const Option& option) { return option.key == "position." + declared.key; };

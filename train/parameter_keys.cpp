@@ -22,7 +22,7 @@ bool fixes_parameters(const std::string& key, const OptionTable& table) {
   }
   return !is_one_of(key, {"attention.window_radius", "attention.global_tokens", "attention.scale_scores",
                           "attention.top_k", "attention.index_precision", "attention.index_hadamard",
-                          "attention.index_warmup_steps", "model.dropout", "model.init"});
+                          "attention.index_warmup_steps", "model.dropout", "model.init", "position.randomize_to"});
 }
 
 std::vector<std::string> parameter_conflicts(const Config& config, const Config& trained, const OptionTable& table) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <string_view>
 #include <system_error>
 #include <type_traits>
 
@@ -78,11 +79,31 @@ std::vector<LogStatus> read_status(const Hdf5File& file, const LogSchema& schema
   return status;
 }
 
+/// Is the group one whose columns read_log_in_slabs() does not keep?
+bool read_in_slabs(std::string_view group) {
+  return group == "layers" || group == "residual" || group == "attention";
+}
+
+/// Of a path such as "/layers/grad_norm".
+bool is_slab_column(std::string_view object) {
+  const std::size_t end = object.rfind('/');
+  if (end == 0 || end == std::string_view::npos) return false;
+  const std::string_view name = object.substr(end + 1);
+  return read_in_slabs(object.substr(1, end - 1)) && name != "step" && name != "layer" && name != "kind" &&
+         name != "depth" && name != "head";
+}
+
+/// A column that is to be read in slabs.
+struct SlabColumn {
+  std::string group, name;
+  Hdf5RowsRequest request;
+};
+
 /// Reads the whole rows of one group; a group that the file lacks stays empty. With `notes` the columns that cannot be
-/// read are noted there and left out.
+/// read are noted there and left out. With `slabs` the columns are noted there and not read.
 template <typename Table>
 void read_group(const Hdf5File& file, const LogSchema& schema, const char* name, Table& table,
-                std::vector<std::string>* notes) {
+                std::vector<std::string>* notes, std::vector<SlabColumn>* slabs) {
   const std::string path = std::string("/") + name + "/";
   bool present = false;
   for_each_column(table, [&](const ColumnSpec& spec, auto&) { present |= row_size(schema, name, spec) > 0; });
@@ -108,13 +129,57 @@ void read_group(const Hdf5File& file, const LogSchema& schema, const char* name,
       file.fail(object, "has a shape that does not fit its labels");
     }
     rows = std::min(rows, shape[0]);
-    values = file.values<Value>(object);
+    if (slabs == nullptr) values = file.values<Value>(object);
   });
   table.step.resize(rows);
   for_each_column(table, [&](const ColumnSpec& spec, auto& values) {
     using Value = typename std::decay_t<decltype(values)>::value_type;
+    const uint64_t size = row_size(schema, name, spec);
+    if (slabs != nullptr) {
+      const bool there = size > 0 && file.has_dataset(path + spec.name);
+      if (there) slabs->push_back({name, spec.name, {path + spec.name, rows, size}});
+      return;
+    }
     constexpr Value unwritten = std::is_same_v<Value, int64_t> ? Value(-1) : std::numeric_limits<Value>::quiet_NaN();
-    values.resize(rows * row_size(schema, name, spec), unwritten);
+    values.resize(rows * size, unwritten);
+  });
+}
+
+/// Everything, or everything but the columns that `slabs` then names.
+LogContents read_contents(const std::string& path, LogDamage damage, std::vector<SlabColumn>* slabs) {
+  const auto wanted = [](const std::string& object) { return !is_slab_column(object); };
+  const Hdf5File file =
+      slabs == nullptr ? read_hdf5(path, Hdf5Access::live) : read_hdf5(path, Hdf5Access::live, wanted);
+  LogContents log;
+  log.path = path;
+  log.header = read_header(file);
+  log.schema = read_schema(file);
+  log.status = read_status(file, log.schema);
+  std::vector<std::string>* notes = damage == LogDamage::left_out ? &log.damage : nullptr;
+  for_each_group(log.tables, [&](const char* name, auto& table) {
+    read_group(file, log.schema, name, table, notes, read_in_slabs(name) ? slabs : nullptr);
+  });
+  return log;
+}
+
+/// Hands the columns on; those rows that cannot be read are NaN and noted in `log`, or refused.
+void visit_slabs(LogContents& log, const std::vector<SlabColumn>& columns, LogDamage damage,
+                 const std::function<void(const LogContents&, const LogRows&)>& visit) {
+  std::vector<Hdf5RowsRequest> requests;
+  for (const SlabColumn& column : columns) requests.push_back(column.request);
+  std::string noted;
+  read_hdf5_rows(log.path, Hdf5Access::live, requests, [&](const Hdf5Rows& rows) {
+    const SlabColumn& column = columns[rows.request];
+    std::vector<float> nothing;
+    if (!rows.damage.empty()) {
+      const std::string note = "'" + log.path + "': '" + column.request.object + "' " + rows.damage;
+      if (damage == LogDamage::refused) throw Hdf5Error(note);
+      if (noted != column.request.object) log.damage.push_back(note);
+      noted = column.request.object;
+      nothing.assign(rows.count * column.request.row_size, std::numeric_limits<float>::quiet_NaN());
+    }
+    const std::vector<float>& values = rows.damage.empty() ? rows.values : nothing;
+    visit(log, {column.group, column.name, rows.first, rows.count, values});
   });
 }
 
@@ -141,15 +206,18 @@ void cut_table(Table& table, int64_t last_step) {
 
 LogContents read_log(const std::string& path, LogDamage damage) {
   try {
-    const Hdf5File file = read_hdf5(path, Hdf5Access::live);
-    LogContents log;
-    log.path = path;
-    log.header = read_header(file);
-    log.schema = read_schema(file);
-    log.status = read_status(file, log.schema);
-    std::vector<std::string>* notes = damage == LogDamage::left_out ? &log.damage : nullptr;
-    for_each_group(log.tables,
-                   [&](const char* name, auto& table) { read_group(file, log.schema, name, table, notes); });
+    return read_contents(path, damage, nullptr);
+  } catch (const Hdf5Error& error) {
+    throw LogError(std::string("cannot read log ") + error.what());
+  }
+}
+
+LogContents read_log_in_slabs(const std::string& path, LogDamage damage,
+                              const std::function<void(const LogContents& log, const LogRows& rows)>& visit) {
+  try {
+    std::vector<SlabColumn> columns;
+    LogContents log = read_contents(path, damage, &columns);
+    visit_slabs(log, columns, damage, visit);
     return log;
   } catch (const Hdf5Error& error) {
     throw LogError(std::string("cannot read log ") + error.what());

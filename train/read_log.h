@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "train/log_schema.h"
@@ -27,6 +30,19 @@ enum class LogDamage : uint8_t {
 /// Reads the log of a running, finished or killed run; the file is not changed and its writer not hindered.
 /// @throws LogError if there is none, or it is empty, truncated, damaged, or no log of this schema.
 LogContents read_log(const std::string& path, LogDamage damage = LogDamage::refused);
+
+/// Rows of one column of a log.
+struct LogRows {
+  std::string_view group, column;
+  std::size_t first = 0, count = 0;  ///< of the group's `step`
+  std::span<const float> values;     ///< row-major; NaN where they cannot be read
+};
+
+/// read_log() of a log of any size in little memory: the columns of `layers`, `residual` and `attention` stay empty in
+/// the tables, where only their `step` is. `visit` gets them some rows at a time, one column after the other, each from
+/// its first to its last row, together with all else that the log holds.
+LogContents read_log_in_slabs(const std::string& path, LogDamage damage,
+                              const std::function<void(const LogContents& log, const LogRows& rows)>& visit);
 
 /// Removes the rows with step > last_step from every group.
 void cut_after(LogTables& tables, int64_t last_step);

@@ -454,7 +454,7 @@ class Run {
     std::string text = fmt::format("step {}: held-out loss", state_.step);
     for (std::size_t i = 0; i < scores.loss.size(); ++i) {
       text += scores.scored_tokens[i] == 0
-                  ? fmt::format("  {}: beyond its table", scores.lengths[i])
+                  ? fmt::format("  {}: beyond its positions", scores.lengths[i])
                   : fmt::format("  {}: {:.4f}", scores.lengths[i], unsigned_nan(scores.loss[i]));
     }
     progress.say(text);

@@ -204,7 +204,8 @@ StepResult Trainer::step(int64_t step, const StepRequest& request) {
     request.clock->start();
   }
   fill_batch(step);
-  prepare(model_, shape_);
+  prepare(model_, shape_,
+          {.training = TrainingStep{static_cast<uint64_t>(config_.train.seed), static_cast<uint32_t>(step)}});
   lap(request, "data");
   const auto n_lanes = static_cast<int64_t>(lanes_.size());
 

@@ -6,6 +6,7 @@
 #include "framework/ops/small_gemm-inl.h"
 
 #include <cstring>
+#include <type_traits>
 
 #include "framework/for_type.h"
 #include "framework/ops/attention.h"
@@ -28,10 +29,11 @@ void clear(T* x, int64_t n) {
 template <class T>
 inline constexpr int kSafeExponent = std::numeric_limits<T>::max_exponent / 2 - 8;
 
-/// to [rows, padded] = scale * from [rows, n], filled up with zeros. Returns false where an element is a NaN, an
-/// infinity or so great that a product of masked elements could become one.
+/// to [rows, padded] = scale * (from [rows, n] + added [n], which may be null), filled up with zeros. Returns false
+/// where an element is a NaN, an infinity or so great that a product of masked elements could become one.
 template <class T>
-bool pack_rows(const T* from, int64_t row_stride, int64_t rows, int64_t n, int64_t padded, T scale, T* to) {
+bool pack_rows(const T* from, int64_t row_stride, int64_t rows, int64_t n, int64_t padded, T scale,
+               const std::type_identity_t<T>* added, T* to) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   // What reaches 2^kSafeExponent becomes infinite times this, and infinity times 0 is NaN.
@@ -41,12 +43,14 @@ bool pack_rows(const T* from, int64_t row_stride, int64_t rows, int64_t n, int64
   const int64_t whole = n / lanes * lanes;
   for (int64_t r = 0; r < rows; ++r, from += row_stride, to += padded) {
     for (int64_t c = 0; c < whole; c += lanes) {
-      const auto x = hn::Mul(hn::LoadU(d, from + c), hn::Set(d, scale));
+      auto x = hn::LoadU(d, from + c);
+      if (added != nullptr) x = hn::Add(x, hn::LoadU(d, added + c));
+      x = hn::Mul(x, hn::Set(d, scale));
       hn::StoreU(x, d, to + c);
       zero_if_safe = hn::MulAdd(hn::Mul(x, hn::Set(d, to_infinity)), hn::Zero(d), zero_if_safe);
     }
     for (int64_t c = whole; c < n; ++c) {
-      to[c] = from[c] * scale;
+      to[c] = (added != nullptr ? from[c] + added[c] : from[c]) * scale;
       rest_if_safe += to[c] * to_infinity * T(0);
     }
     for (int64_t c = n; c < padded; ++c) to[c] = 0;
@@ -145,16 +149,18 @@ class Head {
 
   // Keys and values of one key/value head; true where all are finite.
   bool pack_keys(int64_t g, bool backward) {
-    const bool finite_k = pack_rows(p.k.head(0, g), p.k.row_stride, p.keys, p.dk, w.dk_pad, T(1), w.k);
+    const bool finite_k = pack_rows(p.k.head(0, g), p.k.row_stride, p.keys, p.dk, w.dk_pad, T(1), nullptr, w.k);
     rotate_rows(p.rotary, RotarySide::keys, 0, p.keys, w.dk_pad, false, w.k);
     transpose(w.k, p.keys, p.dk, w.dk_pad, w.keys_pad, w.kt);
-    const bool finite_v = pack_rows(p.v.head(0, g), p.v.row_stride, p.keys, p.dv, w.dv_pad, T(1), w.v);
+    const bool finite_v = pack_rows(p.v.head(0, g), p.v.row_stride, p.keys, p.dv, w.dv_pad, T(1), nullptr, w.v);
     if (backward) transpose(w.v, p.keys, p.dv, w.dv_pad, w.keys_pad, w.vt);
     return finite_k && finite_v;
   }
 
   bool pack_queries(int64_t h) {
-    bool finite = pack_rows(p.q.head(0, h), p.q.row_stride, p.queries, p.dk, w.dk_pad, p.scale, w.q);
+    h_ = h;
+    const T* added = p.query_bias != nullptr ? p.query_bias + h * p.dk : nullptr;
+    bool finite = pack_rows(p.q.head(0, h), p.q.row_stride, p.queries, p.dk, w.dk_pad, p.scale, added, w.q);
     rotate_rows(p.rotary, RotarySide::queries, p.position(0), p.queries, w.dk_pad, false, w.q);
     if (p.offset_bias != nullptr) {
       const T* bias = p.offset_bias + h * p.bias_stride;
@@ -168,12 +174,25 @@ class Head {
     return finite;
   }
 
-  // True where all are finite.
-  bool pack_relative_keys(bool backward) {
-    if (p.relative_keys == nullptr) return true;
-    transpose(p.relative_keys, p.relative_rows(), p.dk, p.dk, w.relative_pad, w.rel_t);
-    if (backward) clear(w.d_rel, p.relative_rows() * w.dk_pad);
-    return pack_rows(p.relative_keys, p.dk, p.relative_rows(), p.dk, w.dk_pad, T(1), w.rel);
+  // Relative keys and values; true where all are finite, and so is what the distance bias is made of.
+  bool pack_relative(bool backward) {
+    const int64_t rows = p.relative_rows();
+    bool finite = p.distance == nullptr || finite_distance_bias();
+    if (p.relative_keys != nullptr) {
+      if (backward) clear(w.d_rel, p.relative_heads * rows * w.dk_pad);
+      for (int64_t h = 0; h < p.relative_heads; ++h) {
+        const T* from = p.relative_key(h, 0);
+        const int64_t stride = p.relative_heads * p.dk;
+        transpose(from, rows, p.dk, stride, w.relative_pad, w.rel_t + h * p.dk * w.relative_pad);
+        finite = pack_rows(from, stride, rows, p.dk, w.dk_pad, T(1), nullptr, w.rel + h * rows * w.dk_pad) && finite;
+      }
+    }
+    if (p.relative_values != nullptr) {
+      if (backward) transpose(p.relative_values, rows, p.dv, p.dv, w.relative_pad, w.rel_vt);
+      if (backward) clear(w.d_rel_v, rows * w.dv_pad);
+      finite = pack_rows(p.relative_values, p.dv, rows, p.dv, w.dv_pad, T(1), nullptr, w.rel_v) && finite;
+    }
+    return finite;
   }
 
   void forward(int64_t h, bool finite_keys) {
@@ -183,7 +202,7 @@ class Head {
     double* entropy = p.statistics != nullptr ? p.statistics->entropy + h : nullptr;
     double* max_logit = p.statistics != nullptr ? p.statistics->max_logit + h : nullptr;
     if (!finite) {
-      const AttentionRows<T> rows{p, w, p.offset_bias != nullptr ? w.bias : nullptr};
+      const AttentionRows<T> rows{p, w, h, p.offset_bias != nullptr ? w.bias : nullptr};
       for (int64_t t = 0; t < p.queries; ++t) lse[t] = rows.forward(t, y + t * p.y.row_stride, entropy, max_logit);
       return;
     }
@@ -213,7 +232,7 @@ class Head {
 
   void backward(int64_t h, bool finite_keys) {
     const bool finite_queries = pack_queries(h);
-    const bool finite_dy = pack_rows(p.dy.head(0, h), p.dy.row_stride, p.queries, p.dv, w.dv_pad, T(1), w.dy);
+    const bool finite_dy = pack_rows(p.dy.head(0, h), p.dy.row_stride, p.queries, p.dv, w.dv_pad, T(1), nullptr, w.dy);
     const bool finite = finite_queries && finite_dy && finite_keys;
     const T* lse = p.lse + h * p.lse_stride;
     const T* y = p.y.head(0, h);
@@ -229,14 +248,18 @@ class Head {
       if (finite) {
         backward_rows(t0, rows, lse, d_bias);
       } else {
-        const AttentionRows<T> by_row{p, w, p.offset_bias != nullptr ? w.bias : nullptr};
+        const AttentionRows<T> by_row{p, w, h, p.offset_bias != nullptr ? w.bias : nullptr};
         for (int64_t r = 0; r < rows; ++r)
           by_row.backward(t0 + r, lse[t0 + r], w.delta[t0 + r], w.dq + r * w.dk_pad, d_bias);
       }
+      if (!p.dq && p.d_query_bias == nullptr) continue;
+      rotate_rows(p.rotary, RotarySide::queries, p.position(t0), rows, w.dk_pad, true, w.dq);
       if (p.dq) {
-        rotate_rows(p.rotary, RotarySide::queries, p.position(t0), rows, w.dk_pad, true, w.dq);
         unpack_rows(w.dq, rows, w.dk_pad, p.scale, p.add_dq, p.dk, p.dq.head(0, h) + t0 * p.dq.row_stride,
                     p.dq.row_stride);
+      }
+      for (int64_t r = 0; r < rows && p.d_query_bias != nullptr; ++r) {
+        for (int64_t c = 0; c < p.dk; ++c) p.d_query_bias[h * p.dk + c] += w.dq[r * w.dk_pad + c] * p.scale;
       }
     }
     if (d_bias != nullptr) {
@@ -257,18 +280,30 @@ class Head {
     }
   }
 
-  void unpack_relative_keys() {
-    if (p.d_relative_keys == nullptr) return;
-    for (int64_t r = 0; r < p.relative_rows(); ++r) {
-      const T* from = w.d_rel + r * w.dk_pad;
-      T* to = p.d_relative_keys + r * p.dk;
-      for (int64_t c = 0; c < p.dk; ++c) to[c] += from[c];
+  void unpack_relative() {
+    if (p.d_relative_keys != nullptr) {
+      for (int64_t h = 0; h < p.relative_heads; ++h) {
+        unpack_rows(w.d_rel + h * p.relative_rows() * w.dk_pad, p.relative_rows(), w.dk_pad, T(1), true, p.dk,
+                    p.d_relative_keys + h * p.dk, p.relative_heads * p.dk);
+      }
+    }
+    if (p.d_relative_values != nullptr) {
+      unpack_rows(w.d_rel_v, p.relative_rows(), w.dv_pad, T(1), true, p.dv, p.d_relative_values, p.dv);
     }
   }
 
  private:
   static constexpr int64_t kRows = AttentionScratch<T>::kRows;
   static constexpr int64_t kCols = AttentionScratch<T>::kCols;
+
+  bool finite_distance_bias() const {
+    const auto finite = [](const T* x, int64_t n) {
+      return sum_of<T>(n, [&](auto d, int64_t i) HWY_ATTR { return hn::Mul(hn::LoadU(d, x + i), hn::Zero(d)); }) ==
+             T(0);
+    };
+    return finite(p.distance, p.offsets()) && finite(p.normalizer, p.place(p.keys - 1) + 1) &&
+           finite(p.line_slopes, p.H * p.n_lines) && finite(p.line_values, p.H * p.n_lines);
+  }
 
   /// to [rows, n] (rows ld apart) = or += scale * from [rows, padded].
   static void unpack_rows(const T* from, int64_t rows, int64_t padded, T scale, bool add, int64_t n, T* to,
@@ -290,15 +325,19 @@ class Head {
       T* s = w.s + r * kCols;
       const int64_t i = p.position(t0 + r);
       const int64_t width = tile.width[r];
-      if (p.offset_bias != nullptr) {
+      const int64_t keys = std::min(width, p.keys - j0);
+      if (p.offset_bias != nullptr && p.positions != nullptr) {
+        for (int64_t c = 0; c < keys; ++c) s[c] += w.bias[p.offset_column(i, j0 + c)];
+      } else if (p.offset_bias != nullptr) {
         const T* bias = w.bias + p.offset_column(i, j0);
         for (int64_t c = 0; c < width; c += lanes) {
           hn::StoreU(hn::Add(hn::LoadU(d, s + c), hn::LoadU(d, bias + c)), d, s + c);
         }
       }
+      if (p.distance != nullptr) add_distance_bias(p, h_, i, j0, keys, s);
       if (p.relative_keys != nullptr) {
         const T* qa = w.qa + r * w.relative_pad;
-        for (int64_t c = 0; c < width; ++c) s[c] += qa[std::clamp(j0 + c - i, -p.clip, p.clip) + p.clip];
+        for (int64_t c = 0; c < keys; ++c) s[c] += qa[p.relative_row(i, j0 + c)];
       }
       if (!tile.full) hide(p, tile, i, r, j0, width, s);
     }
@@ -319,10 +358,37 @@ class Head {
     }
   }
 
+  /// Rows of the relative keys and values that the tiles of these queries can read, from and to whole vectors.
+  KeyRange relative_range(int64_t t0, int64_t rows) const {
+    if (w.relative_pad == 0) return {};
+    const KeyRange first = p.local_keys(p.position(t0));
+    const KeyRange last = p.local_keys(p.position(t0 + rows - 1));
+    const int64_t seen = std::max({first.end, last.end, p.global_keys()});
+    const int64_t end = std::min((seen + kCols - 1) / kCols * kCols, p.keys);
+    const int64_t begin = p.global_keys() > 0 ? 0 : std::min({first.begin, last.begin, end - 1}) / kCols * kCols;
+    constexpr int64_t kPad = AttentionScratch<T>::kPad;
+    return {p.relative_row(p.position(t0 + rows - 1), begin) / kPad * kPad,
+            AttentionScratch<T>::padded(p.relative_row(p.position(t0), end - 1) + 1)};
+  }
+
+  /// to [rows, relative_pad], within the range = from [rows, columns] . table, which is turned.
+  void relative_products(const T* from, int64_t stride, int64_t rows, int64_t columns, const T* table, T* to) const {
+    small_gemm<T>(rows, range_.end - range_.begin, columns, {from, stride, 1}, table + range_.begin, w.relative_pad,
+                  false, to + range_.begin, w.relative_pad);
+  }
+
+  void clear_relative(int64_t rows, T* x) const {
+    for (int64_t r = 0; r < rows; ++r) clear(x + r * w.relative_pad + range_.begin, range_.end - range_.begin);
+  }
+
+  /// Relative rows of the range, without those that only fill up the last vector.
+  int64_t range_rows() const { return std::min(range_.end, p.relative_rows()) - range_.begin; }
+
   void relative_scores(int64_t t0, int64_t rows) {
+    range_ = relative_range(t0, rows);
     if (p.relative_keys == nullptr) return;
-    small_gemm<T>(rows, w.relative_pad, p.dk, {w.q + t0 * w.dk_pad, w.dk_pad, 1}, w.rel_t, w.relative_pad, false, w.qa,
-                  w.relative_pad);
+    relative_products(w.q + t0 * w.dk_pad, w.dk_pad, rows, p.dk, w.rel_t + p.relative_head(h_) * p.dk * w.relative_pad,
+                      w.qa);
   }
 
   void forward_rows(int64_t t0, int64_t rows) {
@@ -336,6 +402,7 @@ class Head {
     }
     clear(w.o, rows * w.dv_pad);
     relative_scores(t0, rows);
+    if (p.relative_values != nullptr) clear_relative(rows, w.rel_p);
     bool first = true;
     for_tiles(t0, rows, [&](int64_t j0, const TileMask& tile) HWY_ATTR {
       scores(t0, rows, j0, tile);
@@ -375,16 +442,35 @@ class Head {
         w.row_sum[r] = w.row_sum[r] * shrink[r] + hn::GetLane(hn::SumOfLanes(d, sum));
         if (p.statistics != nullptr) w.row_dot[r] = w.row_dot[r] * shrink[r] + hn::GetLane(hn::SumOfLanes(d, dot));
         if (!first && shrink[r] != T(1)) {
-          T* o = w.o + r * w.dv_pad;
-          for (int64_t c = 0; c < w.dv_pad; c += lanes) {
-            hn::StoreU(hn::Mul(hn::LoadU(d, o + c), hn::Set(d, shrink[r])), d, o + c);
+          const auto shrink_row = [&](T* row, int64_t n) HWY_ATTR {
+            for (int64_t c = 0; c < n; c += lanes) {
+              hn::StoreU(hn::Mul(hn::LoadU(d, row + c), hn::Set(d, shrink[r])), d, row + c);
+            }
+          };
+          shrink_row(w.o + r * w.dv_pad, w.dv_pad);
+          if (p.relative_values != nullptr) {
+            shrink_row(w.rel_p + r * w.relative_pad + range_.begin, range_.end - range_.begin);
           }
         }
+        add_by_relative_row(t0, r, j0, tile);
       }
       small_gemm<T>(rows, w.dv_pad, tile.columns, {w.s, kCols, 1}, w.v + j0 * w.dv_pad, w.dv_pad, true, w.o, w.dv_pad,
                     [&](int64_t r, int64_t, int64_t&, int64_t& end, int64_t&) { end = std::min(end, tile.width[r]); });
       first = false;
     });
+    if (p.relative_values != nullptr) {
+      small_gemm<T>(rows, w.dv_pad, range_rows(), {w.rel_p + range_.begin, w.relative_pad, 1},
+                    w.rel_v + range_.begin * w.dv_pad, w.dv_pad, true, w.o, w.dv_pad);
+    }
+  }
+
+  /// w.rel_p += the probabilities of row r of a tile, by the row of the relative values that they weigh.
+  void add_by_relative_row(int64_t t0, int64_t r, int64_t j0, const TileMask& tile) {
+    if (p.relative_values == nullptr) return;
+    const int64_t i = p.position(t0 + r);
+    const T* s = w.s + r * kCols;
+    T* sums = w.rel_p + r * w.relative_pad;
+    for (int64_t c = 0; c < std::min(tile.width[r], tile.columns); ++c) sums[p.relative_row(i, j0 + c)] += s[c];
   }
 
   void backward_rows(int64_t t0, int64_t rows, const T* lse, T* d_bias) {
@@ -392,7 +478,11 @@ class Head {
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
     clear(w.dq, rows * w.dk_pad);
     relative_scores(t0, rows);
-    if (p.relative_keys != nullptr) clear(w.dqa, rows * w.relative_pad);
+    if (p.relative_keys != nullptr) clear_relative(rows, w.dqa);
+    if (p.relative_values != nullptr) {
+      clear_relative(rows, w.rel_p);
+      relative_products(w.dy + t0 * w.dv_pad, w.dv_pad, rows, p.dv, w.rel_vt, w.dya);
+    }
     for_tiles(t0, rows, [&](int64_t j0, const TileMask& tile) HWY_ATTR {
       scores(t0, rows, j0, tile);
       const auto by_width = [&](int64_t r, int64_t, int64_t&, int64_t&, int64_t& width) { width = tile.width[r]; };
@@ -403,6 +493,11 @@ class Head {
         T* s = w.s + r * kCols;
         T* ds = w.ds + r * kCols;
         const int64_t width = tile.width[r];
+        const int64_t i = p.position(t0 + r);
+        if (p.relative_values != nullptr) {
+          const T* dya = w.dya + r * w.relative_pad;
+          for (int64_t c = 0; c < std::min(width, tile.columns); ++c) ds[c] += dya[p.relative_row(i, j0 + c)];
+        }
         const auto shift = hn::Set(d, lse[t0 + r]);
         const auto delta = hn::Set(d, w.delta[t0 + r]);
         for (int64_t c = 0; c < width; c += lanes) {
@@ -411,17 +506,20 @@ class Head {
           hn::StoreU(hn::Mul(e, hn::Sub(hn::LoadU(d, ds + c), delta)), d, ds + c);
         }
         for (int64_t c = width; c < tile_width; ++c) s[c] = ds[c] = 0;
-        const int64_t i = p.position(t0 + r);
-        if (d_bias != nullptr) {
+        add_by_relative_row(t0, r, j0, tile);
+        if (d_bias != nullptr && p.positions != nullptr) {
+          for (int64_t c = 0; c < std::min(width, tile.columns); ++c) d_bias[p.offset_column(i, j0 + c)] += ds[c];
+        } else if (d_bias != nullptr) {
           T* out = d_bias + p.offset_column(i, j0);
           for (int64_t c = 0; c < width; c += lanes) {
             hn::StoreU(hn::Add(hn::LoadU(d, out + c), hn::LoadU(d, ds + c)), d, out + c);
           }
         }
+        if (p.distance != nullptr) distance_bias_backward(p, h_, i, j0, std::min(width, tile.columns), ds);
         if (p.relative_keys != nullptr) {
           T* dqa = w.dqa + r * w.relative_pad;
           for (int64_t c = 0; c < std::min(width, tile.columns); ++c) {
-            dqa[std::clamp(j0 + c - i, -p.clip, p.clip) + p.clip] += ds[c];
+            dqa[p.relative_row(i, j0 + c)] += ds[c];
           }
         }
       }
@@ -438,20 +536,34 @@ class Head {
                     [&](int64_t r, int64_t, int64_t&, int64_t& end, int64_t&) { end = std::min(end, tile.width[r]); });
     });
     if (p.relative_keys != nullptr) {
-      small_gemm<T>(rows, w.dk_pad, p.relative_rows(), {w.dqa, w.relative_pad, 1}, w.rel, w.dk_pad, true, w.dq,
-                    w.dk_pad);
-      small_gemm<T>(p.relative_rows(), w.dk_pad, rows, {w.dqa, 1, w.relative_pad}, w.q + t0 * w.dk_pad, w.dk_pad, true,
-                    w.d_rel, w.dk_pad);
+      const int64_t at = (p.relative_head(h_) * p.relative_rows() + range_.begin) * w.dk_pad;
+      small_gemm<T>(rows, w.dk_pad, range_rows(), {w.dqa + range_.begin, w.relative_pad, 1}, w.rel + at, w.dk_pad, true,
+                    w.dq, w.dk_pad);
+      small_gemm<T>(range_rows(), w.dk_pad, rows, {w.dqa + range_.begin, 1, w.relative_pad}, w.q + t0 * w.dk_pad,
+                    w.dk_pad, true, w.d_rel + at, w.dk_pad);
+    }
+    if (p.relative_values != nullptr) {
+      small_gemm<T>(range_rows(), w.dv_pad, rows, {w.rel_p + range_.begin, 1, w.relative_pad}, w.dy + t0 * w.dv_pad,
+                    w.dv_pad, true, w.d_rel_v + range_.begin * w.dv_pad, w.dv_pad);
     }
   }
 
   const AttentionProblem<T>& p;
   const AttentionScratch<T>& w;
+  int64_t h_ = 0;        ///< the head in hand
+  KeyRange range_ = {};  ///< relative_range() of the queries in hand
 };
 
 template <class T>
 void forward_all(const AttentionProblem<T>& p, const AttentionScratch<T>& w) {
-  const bool finite_relative_keys = Head<T>(p, w).pack_relative_keys(false);
+  // Few queries read what is relative where it lies, too.
+  enum class Relative : uint8_t { not_packed, finite, not_finite } relative = Relative::not_packed;
+  const auto finite_relative = [&] {
+    if (relative == Relative::not_packed) {
+      relative = Head<T>(p, w).pack_relative(false) ? Relative::finite : Relative::not_finite;
+    }
+    return relative == Relative::finite;
+  };
   for (int64_t b = 0; b < p.B; ++b) {
     const AttentionProblem<T> one = p.sequence(b);
     const int64_t unseeing = one.keys > 0 ? p.skipped_queries(b) : p.queries;
@@ -470,7 +582,7 @@ void forward_all(const AttentionProblem<T>& p, const AttentionScratch<T>& w) {
       for (int64_t first = g * (p.H / p.G); first < end; first += kHeads) {
         const int64_t heads = std::min(kHeads, end - first);
         if (one.queries <= kFewQueries && few.forward(g, first, heads)) continue;
-        if (!packed) finite = head.pack_keys(g, false) && finite_relative_keys;
+        if (!packed) finite = head.pack_keys(g, false) && finite_relative();
         packed = true;
         for (int64_t h = first; h < first + heads; ++h) head.forward(h, finite);
       }
@@ -480,7 +592,7 @@ void forward_all(const AttentionProblem<T>& p, const AttentionScratch<T>& w) {
 
 template <class T>
 void backward_all(const AttentionProblem<T>& p, const AttentionScratch<T>& w) {
-  const bool finite_relative_keys = Head<T>(p, w).pack_relative_keys(true);
+  const bool finite_relative = Head<T>(p, w).pack_relative(true);
   for (int64_t b = 0; b < p.B; ++b) {
     const AttentionProblem<T> one = p.sequence(b);
     const bool seeing = one.keys > 0 && one.queries > 0;
@@ -498,14 +610,14 @@ void backward_all(const AttentionProblem<T>& p, const AttentionScratch<T>& w) {
     if (!seeing) continue;
     Head<T> head(one, w);
     for (int64_t g = 0; g < p.G; ++g) {
-      const bool finite = head.pack_keys(g, true) && finite_relative_keys;
+      const bool finite = head.pack_keys(g, true) && finite_relative;
       clear(w.dk, w.keys_pad * w.dk_pad);
       clear(w.dv, w.keys_pad * w.dv_pad);
       for (int64_t h = g * (p.H / p.G); h < (g + 1) * (p.H / p.G); ++h) head.backward(h, finite);
       head.unpack_keys(g);
     }
   }
-  Head<T>(p, w).unpack_relative_keys();
+  Head<T>(p, w).unpack_relative();
 }
 
 constexpr auto& ForwardF32 = forward_all<float>;
@@ -537,13 +649,10 @@ void forward(AttentionProblem<T>& p, const AttentionOptions& options, Tape& tape
   p.statistics = nullptr;
 }
 
-/// Runs the kernel; the gradients of q, k and v are already open in p. Opens those of the biases, of which
-/// `bias_column` is the first column that p reads.
+/// Runs the kernel; the gradients of q, k and v are already open in p. Opens those of the rest.
 template <class T>
-void backward(AttentionProblem<T> p, Var offset_bias, int64_t bias_column, Var relative_keys, Tape& tape) {
-  p.d_offset_bias = tape.gradient_accumulator<T>(offset_bias);
-  if (p.d_offset_bias != nullptr) p.d_offset_bias += bias_column;
-  p.d_relative_keys = tape.gradient_accumulator<T>(relative_keys);
+void backward(AttentionProblem<T> p, const AttentionAdditions& additions, Tape& tape) {
+  open_gradients(tape, additions, p);
   const Arena::Mark mark = tape.arena().mark();
   for_type<T>(HWY_DYNAMIC_DISPATCH(BackwardF32), HWY_DYNAMIC_DISPATCH(BackwardF64))(
       p, AttentionScratch<T>(tape.arena(), p, true));
@@ -564,14 +673,12 @@ Var attend(const AttentionExtents& e, const AttentionOperand& q, const Attention
     p.v = v.value<T>();
     p.y = y_layout.view<T>(y.data<T>());
     forward(p, options, tape);
-    const Var bias = options.offset_bias;
-    const int64_t bias_column = first_bias_column(e, options);
-    const Var relative = options.relative_keys;
-    return tape.record("attention", y, {q.var, k.var, v.var, bias, relative}, [=](Tape& t, Var result) {
+    const AttentionAdditions additions(e, options);
+    return tape.record("attention", y, additions.with(q.var, k.var, v.var), [=](Tape& t, Var result) {
       AttentionProblem<T> back = p;
       back.dy = y_layout.view<const T>(t.gradient<T>(result));
       open_gradients(t, q, k, v, back);
-      backward(back, bias, bias_column, relative, t);
+      backward(back, additions, t);
     });
   });
 }

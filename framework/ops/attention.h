@@ -28,14 +28,29 @@ struct AttentionStatistics {
   double* max_logit = nullptr;  ///< [H]; max over visible pairs of the score that enters the softmax
 };
 
+/// A bias that depends on where the query stands beside the offset, f_h(distance(j - i) normalizer(i)), for a function
+/// f_h of each head that consists of lines (FIRE, Li et al. 2024; see framework/ops/fire.h).
+struct DistanceBias {
+  Var distance = {};    ///< [n]: columns as of offset_bias; grows with |j - i|
+  Var normalizer = {};  ///< [at least 1 + the last query's position]
+  Var lines = {};       ///< [2 H + 1, P]: knots, slopes and values at 0 of f, as relu_lines() gives them
+
+  explicit operator bool() const { return static_cast<bool>(distance); }
+};
+
 struct AttentionOptions {
   double scale = 1.0;  ///< multiplies q . k (and q . a)
   AttentionMask mask;
   const RotaryTable* rotary =
-      nullptr;                 ///< rotates q and k while they are packed; covers S positions; outlives the tape
-  Var offset_bias = {};        ///< [H, n]: column j - i + offset_origin is added to the scaled score of (i, j)
-  int64_t offset_origin = -1;  ///< column of offset 0; -1: S - 1, and then n = S + T - 1
-  Var relative_keys = {};      ///< [2c + 1, dk] (Shaw et al. 2018): a = row clip(j - i, -c, c) + c is added to k
+      nullptr;                      ///< rotates q and k while they are packed; covers S positions; outlives the tape
+  Var offset_bias = {};             ///< [H, n]: column j - i + offset_origin is added to the scaled score of (i, j)
+  int64_t offset_origin = -1;       ///< column of offset 0; -1: S - 1, and then n = S + T - 1
+  DistanceBias distance_bias = {};  ///< likewise added to the scaled score
+  Var query_bias = {};              ///< [H, dk]: u is added to q
+  Var relative_keys = {};    ///< [2c + 1, dk] (Shaw et al. 2018): a = row clip(j - i, -c, c) + c is added to k; or
+                             ///< [2c + 1, H dk], of which head h takes columns h dk on
+  Var relative_values = {};  ///< [2c + 1, dv], likewise: row b is added to v; as many rows as relative_keys
+  std::span<const int32_t> positions = {};  ///< [at least S], ascending: see below; empty: 0, 1, ... Outlives the tape
   std::span<const int64_t> first_key = {};  ///< [B]: see below; empty: 0. Outlives the tape
   std::span<const int64_t> key_end = {};    ///< [B]: likewise; empty: S
   AttentionStatistics* statistics = nullptr;
@@ -43,7 +58,7 @@ struct AttentionOptions {
 
 /// Scaled dot-product attention as one op, in tiles, with an online softmax; memory O(T + S).
 ///
-///   s_ij = scale (q_i . (k_j + a_ij)) + bias_ij,   p_ij = softmax over visible j,   y_i = sum_j p_ij v_j
+///   s_ij = scale (q_i + u) . (k_j + a_ij) + bias_ij,   p_ij = softmax over visible j,   y_i = sum_j p_ij (v_j + b_ij)
 ///
 /// q [B, H, T, dk], k [B, G, S, dk], v [B, G, S, dv] -> [B, H, T, dv]; head h reads key/value head h / (H / G). A query
 /// that sees no key gives zeros and passes no gradient. What is masked does not matter, even NaN or infinity.
@@ -53,10 +68,16 @@ struct AttentionOptions {
 /// given, the first may lie beyond all keys, as in the first parts of a padded prompt. Without a causal mask, window,
 /// bias or rotation there may be more queries than keys.
 ///
+/// With positions, the offset j - i by which biases and relative rows are looked up is positions[j] - positions[i]
+/// instead, of each sequence from its first key on, and so is the position i of a query; offset_origin is given. Masks
+/// go by the keys' order as ever.
+///
 /// Backward (Dao et al. 2022): p is computed again from the kept log-sum-exp L_i;
-///   dv_j += sum_i p_ij dy_i      D_i = dy_i . y_i      ds_ij = p_ij (dy_i . v_j - D_i)
-///   dq_i += scale sum_j ds_ij (k_j + a_ij)      dk_j += scale sum_i ds_ij q_i      dbias += ds, summed over equal
-///   offsets
+///   dv_j += sum_i p_ij dy_i      D_i = dy_i . y_i      ds_ij = p_ij (dy_i . (v_j + b_ij) - D_i)
+///   dq_i += scale sum_j ds_ij (k_j + a_ij)      dk_j += scale sum_i ds_ij (q_i + u)
+///   dbias += ds, du += dq, da += scale ds_ij (q_i + u) and db += p_ij dy_i, each summed over what reads it, and so
+///   ddistance += ds f' normalizer, dnormalizer += ds f' distance and, of the line that a pair falls on,
+///   dslope += ds distance normalizer, dvalue at 0 += ds. Knots pass no gradient: f is continuous
 Var attention(Var q, Var k, Var v, const AttentionOptions& options);
 
 /// The same on heads side by side: q of H heads, k and v of G -> [B, T, H dv]. Parts of one Var must not overlap where

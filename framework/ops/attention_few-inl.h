@@ -12,6 +12,7 @@
 #include <cmath>
 #include <limits>
 
+#include "framework/ops/attention_distance-inl.h"
 #include "framework/ops/attention_problem.h"
 #include "framework/ops/rotate_rows.h"
 #include "framework/simd-inl.h"
@@ -113,6 +114,7 @@ class FewQueries {
     for (int64_t t = 0; t < p.queries; ++t) {
       if (!one_query(g, first, heads, t)) return false;
       for (int64_t r = 0; r < heads; ++r) {
+        add_relative_values(r, t);
         if (!write(first + r, r, t)) return false;
         if (p.statistics == nullptr || w.row_sum[r] == 0) continue;
         entropy[r] += static_cast<double>(lse(first + r)[t] - w.row_dot[r] * (T(1) / w.row_sum[r]));
@@ -136,7 +138,7 @@ class FewQueries {
   bool one_query(int64_t g, int64_t first, int64_t heads, int64_t t) {
     const int64_t i = p.position(t);
     const KeyRange local = p.local_keys(i);
-    const int64_t globals = p.mask.causal ? std::min(p.global_keys(), i + 1) : p.global_keys();
+    const int64_t globals = global_keys(i);
     const KeyRange ranges[] = {{0, globals}, {std::max(local.begin, globals), local.end}};
     for (int64_t r = 0; r < heads; ++r) {
       std::fill(w.o + r * w.dv_pad, w.o + r * w.dv_pad + p.dv, T(0));
@@ -145,12 +147,17 @@ class FewQueries {
       w.row_dot[r] = 0;
       T* q = w.q + r * w.dk_pad;
       const T* from = p.q.head(0, first + r) + t * p.q.row_stride;
-      for (int64_t c = 0; c < p.dk; ++c) q[c] = from[c] * p.scale;
+      const T* u = p.query_bias != nullptr ? p.query_bias + (first + r) * p.dk : nullptr;
+      for (int64_t c = 0; c < p.dk; ++c) q[c] = (u != nullptr ? from[c] + u[c] : from[c]) * p.scale;
       rotate_rows(p.rotary, RotarySide::queries, i, 1, w.dk_pad, false, q);
-      if (p.relative_keys == nullptr) continue;
-      const int64_t begin = relative_row((globals > 0 ? 0 : local.begin) - i);
-      const int64_t end = relative_row(std::max(local.end, globals) - 1 - i) + 1;
-      dots(q, p.relative_keys + begin * p.dk, p.dk, end - begin, p.dk, w.qa + r * w.relative_pad + begin);
+      const KeyRange rows = relative_rows(i);
+      if (p.relative_keys != nullptr) {
+        dots(q, p.relative_key(first + r, rows.begin), p.relative_heads * p.dk, rows.end - rows.begin, p.dk,
+             w.qa + r * w.relative_pad + rows.begin);
+      }
+      if (p.relative_values != nullptr) {
+        std::fill(w.rel_p + r * w.relative_pad + rows.begin, w.rel_p + r * w.relative_pad + rows.end, T(0));
+      }
     }
     for (const KeyRange& range : ranges) {
       for (int64_t j = range.begin; j < range.end; j += kCols) {
@@ -182,19 +189,30 @@ class FewQueries {
       if (zero_if_finite != T(0)) return false;
       const T shrink = exponentials(r, n, s);
       add_weighted(s, values, p.v.row_stride, n, p.dv, shrink, w.o + r * w.dv_pad);
+      if (p.relative_values == nullptr) continue;
+      const KeyRange rows = relative_rows(i);
+      T* sums = w.rel_p + r * w.relative_pad;
+      vectorise<T>(rows.end - rows.begin, [&](auto d, int64_t c) HWY_ATTR {
+        hn::StoreU(hn::Mul(hn::Set(d, shrink), hn::LoadU(d, sums + rows.begin + c)), d, sums + rows.begin + c);
+      });
+      for (int64_t c = 0; c < n; ++c) sums[p.relative_row(i, j0 + c)] += s[c];
     }
     return true;
   }
 
   void add_biases(int64_t h, int64_t r, int64_t i, int64_t j0, int64_t n, T* s) const {
-    if (p.offset_bias != nullptr) {
+    if (p.offset_bias != nullptr && p.positions != nullptr) {
+      const T* bias = p.offset_bias + h * p.bias_stride;
+      for (int64_t c = 0; c < n; ++c) s[c] += bias[p.offset_column(i, j0 + c)];
+    } else if (p.offset_bias != nullptr) {
       const T* bias = p.offset_bias + h * p.bias_stride + p.offset_column(i, j0);
       vectorise<T>(n, [&](auto d, int64_t c)
                           HWY_ATTR { hn::StoreU(hn::Add(hn::LoadU(d, s + c), hn::LoadU(d, bias + c)), d, s + c); });
     }
+    if (p.distance != nullptr) add_distance_bias(p, h, i, j0, n, s);
     if (p.relative_keys == nullptr) return;
     const T* qa = w.qa + r * w.relative_pad;
-    for (int64_t c = 0; c < n; ++c) s[c] += qa[relative_row(j0 + c - i)];
+    for (int64_t c = 0; c < n; ++c) s[c] += qa[p.relative_row(i, j0 + c)];
   }
 
   /// Scores s [n] become exponentials under the greatest score so far of row r, whose sums take them in. Returns what
@@ -244,7 +262,24 @@ class FewQueries {
     return zero_if_finite == T(0);
   }
 
-  int64_t relative_row(int64_t offset) const { return std::clamp(offset, -p.clip, p.clip) + p.clip; }
+  /// Global tokens that the query at position i sees.
+  int64_t global_keys(int64_t i) const { return p.mask.causal ? std::min(p.global_keys(), i + 1) : p.global_keys(); }
+
+  /// Rows of the relative keys and values from those of the first key that the query at position i sees to the last's.
+  KeyRange relative_rows(int64_t i) const {
+    if (p.relative_keys == nullptr && p.relative_values == nullptr) return {};
+    const KeyRange local = p.local_keys(i);
+    const int64_t globals = global_keys(i);
+    return {p.relative_row(i, globals > 0 ? 0 : local.begin), p.relative_row(i, std::max(local.end, globals) - 1) + 1};
+  }
+
+  /// Adds the relative values to the sums of row r, each times the probabilities of its keys.
+  void add_relative_values(int64_t r, int64_t t) {
+    if (p.relative_values == nullptr) return;
+    const KeyRange rows = relative_rows(p.position(t));
+    add_weighted(w.rel_p + r * w.relative_pad + rows.begin, p.relative_values + rows.begin * p.dv, p.dv,
+                 rows.end - rows.begin, p.dv, T(1), w.o + r * w.dv_pad);
+  }
 
   const AttentionProblem<T>& p;
   const AttentionScratch<T>& w;

@@ -10,6 +10,7 @@ template <class T>
 struct AttentionRows {
   const AttentionProblem<T>& p;
   const AttentionScratch<T>& w;
+  int64_t h;
   const T* bias;  ///< of this head, or null
 
   T score(int64_t t, int64_t j) const {
@@ -17,13 +18,17 @@ struct AttentionRows {
     T sum = 0;
     for (int64_t c = 0; c < p.dk; ++c) {
       T key = w.kt[c * w.keys_pad + j];
-      if (p.relative_keys != nullptr) key += p.relative_keys[relative_row(i, j) * p.dk + c];
+      if (p.relative_keys != nullptr) key += p.relative_key(h, p.relative_row(i, j))[c];
       sum += w.q[t * w.dk_pad + c] * key;
     }
-    return bias != nullptr ? sum + bias[p.offset_column(i, j)] : sum;
+    if (bias != nullptr) sum += bias[p.offset_column(i, j)];
+    return p.distance != nullptr ? sum + p.distance_bias(h, i, j) : sum;
   }
 
-  int64_t relative_row(int64_t i, int64_t j) const { return std::clamp(j - i, -p.clip, p.clip) + p.clip; }
+  T value(int64_t i, int64_t j, int64_t c) const {
+    const T v = w.v[j * w.dv_pad + c];
+    return p.relative_values != nullptr ? v + p.relative_values[p.relative_row(i, j) * p.dv + c] : v;
+  }
 
   /// y [dv] and the log-sum-exp of one query; entropy and greatest score on request.
   T forward(int64_t t, T* y, double* entropy, double* max_logit) const {
@@ -43,7 +48,7 @@ struct AttentionRows {
       const T e = std::exp(s - largest);
       sum += e;
       if (e > 0) dot += e * s;
-      for (int64_t c = 0; c < p.dv; ++c) y[c] += e * w.v[j * w.dv_pad + c];
+      for (int64_t c = 0; c < p.dv; ++c) y[c] += e * value(i, j, c);
     }
     for (int64_t c = 0; c < p.dv; ++c) y[c] /= sum;
     const T lse = largest + std::log(sum);
@@ -57,22 +62,26 @@ struct AttentionRows {
     const int64_t i = p.position(t);
     std::fill(dq, dq + p.dk, T(0));
     if (lse == std::numeric_limits<T>::infinity()) return;
+    T* d_rel = w.d_rel + p.relative_head(h) * p.relative_rows() * w.dk_pad;
     for (int64_t j = 0; j < p.keys; ++j) {
       if (!p.mask.visible(i, j)) continue;
       const T probability = std::exp(score(t, j) - lse);
       T dp = 0;
       for (int64_t c = 0; c < p.dv; ++c) {
-        dp += w.dy[t * w.dv_pad + c] * w.vt[c * w.keys_pad + j];
-        w.dv[j * w.dv_pad + c] += probability * w.dy[t * w.dv_pad + c];
+        const T share = probability * w.dy[t * w.dv_pad + c];
+        dp += w.dy[t * w.dv_pad + c] * value(i, j, c);
+        w.dv[j * w.dv_pad + c] += share;
+        if (p.relative_values != nullptr) w.d_rel_v[p.relative_row(i, j) * w.dv_pad + c] += share;
       }
       const T ds = probability * (dp - delta);
       if (d_bias != nullptr) d_bias[p.offset_column(i, j)] += ds;
+      if (p.distance != nullptr) p.add_distance_gradient(h, i, j, ds);
       for (int64_t c = 0; c < p.dk; ++c) {
         dq[c] += ds * w.k[j * w.dk_pad + c];
         w.dk[j * w.dk_pad + c] += ds * w.q[t * w.dk_pad + c];
         if (p.relative_keys != nullptr) {
-          dq[c] += ds * p.relative_keys[relative_row(i, j) * p.dk + c];
-          w.d_rel[relative_row(i, j) * w.dk_pad + c] += ds * w.q[t * w.dk_pad + c];
+          dq[c] += ds * p.relative_key(h, p.relative_row(i, j))[c];
+          d_rel[p.relative_row(i, j) * w.dk_pad + c] += ds * w.q[t * w.dk_pad + c];
         }
       }
     }

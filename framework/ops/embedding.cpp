@@ -62,34 +62,47 @@ Var add_positions(Var x, Var table, const TokenPlaces& places) {
   };
   for (int64_t b = 0; b < sequences; ++b) {
     const int64_t last = places.start + length - 1 - first_of(b);
+    require(places.positions.empty() || last < static_cast<int64_t>(places.positions.size()),
+            "add_positions: token {} of {} positions", last, places.positions.size());
+    const int64_t row =
+        last >= 0 && !places.positions.empty() ? places.positions[static_cast<std::size_t>(last)] : last;
     require(
-        places.start >= 0 && first_of(b) >= 0 && last < table.shape()[0],
+        places.start >= 0 && first_of(b) >= 0 && row < table.shape()[0],
         "add_positions: positions {} to {} are wanted of a table of {}; a longer table or shorter sequences would do",
-        places.start - first_of(b), last, table.shape()[0]);
+        places.start - first_of(b), row, table.shape()[0]);
   }
   Tape& tape = *x.tape;
   const int64_t n = length * width;
-  // For each sequence: where its tokens begin in it, and the first row of the table that they take.
-  const auto for_sequences = [=](auto&& f) {
+  const auto padding_of = [=](int64_t b) { return std::clamp<int64_t>(first_of(b) - places.start, 0, length); };
+  // For tokens that take adjacent rows of the table: where they begin in x, the first of the rows, how many elements.
+  const auto for_runs = [=](auto&& f) {
     for (int64_t b = 0; b < sequences; ++b) {
-      const int64_t padding = std::clamp<int64_t>(first_of(b) - places.start, 0, length);
-      f(b * n, padding * width, (places.start + padding - first_of(b)) * width);
+      const int64_t padding = padding_of(b);
+      const int64_t first = places.start + padding - first_of(b);
+      if (places.positions.empty()) {
+        f(b * n + padding * width, first * width, n - padding * width);
+        continue;
+      }
+      for (int64_t t = padding; t < length; ++t) {
+        const int64_t row = places.positions[static_cast<std::size_t>(first + t - padding)];
+        f(b * n + t * width, row * width, width);
+      }
     }
   };
   const Tensor y = tape.allocate(x.shape(), x.dtype());
   return dispatch(x.dtype(), [&]<class T>() {
     const T* from = x.value().data<T>();
     const T* rows = table.value().data<T>();
-    for_sequences([&](int64_t at, int64_t padding, int64_t row) {
-      std::copy_n(from + at, padding, y.data<T>() + at);
-      add_scaled(n - padding, T(1), from + at + padding, rows + row, y.data<T>() + at + padding);
+    for (int64_t b = 0; b < sequences; ++b) std::copy_n(from + b * n, padding_of(b) * width, y.data<T>() + b * n);
+    for_runs([&](int64_t at, int64_t row, int64_t count) {
+      add_scaled(count, T(1), from + at, rows + row, y.data<T>() + at);
     });
     return tape.record("add_positions", y, {x, table}, [=](Tape& t, Var result) {
       const T* dy = t.gradient<T>(result);
       if (const GradientSink<T> dx = t.gradient_sink<T>(x)) scale_into(sequences * n, T(1), dy, dx);
       if (T* dtable = t.gradient_accumulator<T>(table)) {
-        for_sequences([&](int64_t at, int64_t padding, int64_t row) {
-          scale_into(n - padding, T(1), dy + at + padding, GradientSink<T>{dtable + row, true});
+        for_runs([&](int64_t at, int64_t row, int64_t count) {
+          scale_into(count, T(1), dy + at, GradientSink<T>{dtable + row, true});
         });
       }
     });

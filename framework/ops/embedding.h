@@ -15,10 +15,11 @@ namespace ropewalk {
 Var embedding(const int32_t* ids, const Shape& ids_shape, Var weight, double scale = 1.0);
 
 /// Where T tokens of B sequences stand: token t of sequence b at position start + t - first_token[b]. Before position 0
-/// is padding, which is no token.
+/// is padding, which is no token. With `positions` the token that would stand at position p stands at positions[p].
 struct TokenPlaces {
   int64_t start = 0;
   std::span<const int64_t> first_token = {};  ///< [B]; empty: 0. Outlives the tape
+  std::span<const int32_t> positions = {};    ///< ascending. Outlives the tape
 };
 
 /// y [B, T, D] = x + rows of table [L, D], learned or constant, at the positions of the tokens; padding gets none. A

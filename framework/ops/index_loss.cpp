@@ -55,9 +55,7 @@ class Loss {
 
   /// Sum over queries, the keys being the selected ones or, where that is null, the visible ones.
   double run(const SelectedKeys* selected) {
-    for (int64_t r = 0; teacher.relative_keys != nullptr && r < teacher.relative_rows(); ++r) {
-      pack_row<T>(teacher.relative_keys + r * teacher.dk, teacher.dk, T(1), {}, w.relative + r * w.dk_pad);
-    }
+    pack_relative_keys(teacher, w.relative);
     pack_index_keys(p, w.index, true);
     pack_teacher_keys(selected == nullptr);
     // A hidden key that is NaN must not meet the zeros of a tile.
@@ -89,10 +87,8 @@ class Loss {
     }
   }
 
-  void pack_teacher_query(int64_t h, int64_t t, T* to) {
-    pack_row<T>(teacher.q.head(0, h) + t * teacher.q.row_stride, teacher.dk, teacher.scale,
-                Turn{teacher.rotary, RotarySide::queries, p.position(t)}, to);
-  }
+  /// The relative keys of a head.
+  T* relative_of(int64_t h) const { return w.relative + teacher.relative_head(h) * teacher.relative_rows() * w.dk_pad; }
 
   /// p_row += the softmax of w.row [n].
   void add_probabilities(int64_t n, T* p_row) {
@@ -108,22 +104,25 @@ class Loss {
 
   // ---- selected keys: row by row
 
+  /// What is added to a score, but for the relative keys.
+  T bias_of(int64_t h, int64_t i, int64_t j) const {
+    T sum = 0;
+    if (teacher.offset_bias != nullptr) {
+      sum += teacher.offset_bias[h * teacher.bias_stride + teacher.offset_column(i, j)];
+    }
+    return teacher.distance != nullptr ? sum + teacher.distance_bias(h, i, j) : sum;
+  }
+
   /// Adds a head's probabilities over the keys index [n] to p_row.
   void teach(int64_t h, int64_t t, const int32_t* index, int64_t n, T* p_row) {
     const int64_t i = p.position(t);
-    pack_teacher_query(h, t, w.teacher_q);
+    pack_query(teacher, h, t, w.teacher_q);
     dot_rows<T>(w.teacher_q, {teacher_rows(kv_head(h)), w.dk_pad}, index, n, false, w.row);
     if (teacher.relative_keys != nullptr) {
-      for (int64_t j = 0; j < n; ++j) {
-        w.relative_index[j] =
-            static_cast<int32_t>(std::clamp(index[j] - i, -teacher.clip, teacher.clip) + teacher.clip);
-      }
-      dot_rows<T>(w.teacher_q, {w.relative, w.dk_pad}, w.relative_index, n, true, w.row);
+      for (int64_t j = 0; j < n; ++j) w.relative_index[j] = static_cast<int32_t>(teacher.relative_row(i, index[j]));
+      dot_rows<T>(w.teacher_q, {relative_of(h), w.dk_pad}, w.relative_index, n, true, w.row);
     }
-    if (teacher.offset_bias != nullptr) {
-      const T* bias = teacher.offset_bias + h * teacher.bias_stride + teacher.offset_column(i, 0);
-      for (int64_t j = 0; j < n; ++j) w.row[j] += bias[index[j]];
-    }
+    for (int64_t j = 0; j < n; ++j) w.row[j] += bias_of(h, i, index[j]);
     add_probabilities(n, p_row);
   }
 
@@ -183,12 +182,9 @@ class Loss {
   }
 
   void add_biases(const VisibleKeys& visible, int64_t h, int64_t i, const T* q) {
-    const T* bias = teacher.offset_bias != nullptr
-                        ? teacher.offset_bias + h * teacher.bias_stride + teacher.offset_column(i, 0)
-                        : nullptr;
     if (teacher.relative_keys != nullptr) {
       for (int64_t r = 0; r < teacher.relative_rows(); ++r) {
-        const T* relative = w.relative + r * w.dk_pad;
+        const T* relative = relative_of(h) + r * w.dk_pad;
         w.query_relative[r] = sum_of<T>(w.dk_pad, [&](auto d, int64_t c) HWY_ATTR {
           return hn::Mul(hn::LoadU(d, q + c), hn::LoadU(d, relative + c));
         });
@@ -197,10 +193,8 @@ class Loss {
     int64_t n = 0;
     visible.for_each_range([&](KeyRange keys) {
       for (int64_t j = keys.begin; j < keys.end; ++j, ++n) {
-        if (teacher.relative_keys != nullptr) {
-          w.row[n] += w.query_relative[std::clamp(j - i, -teacher.clip, teacher.clip) + teacher.clip];
-        }
-        if (bias != nullptr) w.row[n] += bias[j];
+        if (teacher.relative_keys != nullptr) w.row[n] += w.query_relative[teacher.relative_row(i, j)];
+        w.row[n] += bias_of(h, i, j);
       }
     });
   }
@@ -210,7 +204,7 @@ class Loss {
     const VisibleSpan span(teacher.mask, p.position(t0), rows, p.keys);
     std::fill(w.p, w.p + rows * ld, T(0));
     for (int64_t h = 0; h < teacher.H; ++h) {
-      for (int64_t r = 0; r < rows; ++r) pack_teacher_query(h, t0 + r, w.teacher_q + r * w.dk_pad);
+      for (int64_t r = 0; r < rows; ++r) pack_query(teacher, h, t0 + r, w.teacher_q + r * w.dk_pad);
       for (int64_t j0 = 0; j0 < p.keys; j0 += kTileColumns) {
         if (!span.meets(j0, kTileColumns)) continue;
         small_gemm<T>(rows, padded_width<T>(std::min(kTileColumns, p.keys - j0)), teacher.dk,
@@ -306,7 +300,8 @@ constexpr const char* kOp = "index_loss";
 Var make_loss(Var q, Var k, Var w, const IndexTeacher& teacher, const SelectedKeys* selected, double normalizer) {
   require(normalizer > 0, "index_loss: the normalizer is {}; it counts the queries of a step and must be positive",
           normalizer);
-  const AttentionOptions& options = teacher.options;
+  AttentionOptions options = teacher.options;
+  options.relative_values = {};  // they change no probability
   const AttentionExtents e = attention_extents(kOp, teacher.q, teacher.k, nullptr);
   check_attention_operands(kOp, e, teacher.q.x, options);
   check_same_dtype(kOp, teacher.q.x, teacher.k.x);

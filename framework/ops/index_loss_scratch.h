@@ -15,7 +15,7 @@ struct IndexLossScratch {
   T* teacher_k;             // [G, keys, dk_pad], rotated
   T* teacher_tiles;         // [G, tiles of [dk, kTileColumns]]; without a selection only
   T* teacher_q;             // [block, dk_pad]
-  T* relative;              // [relative rows, dk_pad]
+  T* relative;              // [relative heads, relative rows, dk_pad]
   T* query_relative;        // [relative rows], products of a query with them
   T* scores;                // [block, keys_pad] of one head of the teacher
   T* p;                     // [block, keys_pad]; a row holds the keys that its query sees, without gaps
@@ -32,7 +32,7 @@ struct IndexLossScratch {
     teacher_k = take(teacher.G * problem.keys * dk_pad);
     teacher_tiles = take(dense ? teacher.G * index.keys_pad * teacher.dk : 0);
     teacher_q = take(problem.block() * dk_pad);
-    relative = take(relative_rows * dk_pad);
+    relative = take(teacher.relative_heads * relative_rows * dk_pad);
     query_relative = take(relative_rows);
     scores = take(problem.block() * index.keys_pad);
     p = take(problem.block() * index.keys_pad);

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <limits>
 
+#include "framework/ops/attention_problem.h"
 #include "framework/ops/padding.h"
 #include "framework/ops/rotate_rows.h"
 #include "framework/ops/small_gemm-inl.h"
@@ -38,6 +39,29 @@ HWY_INLINE void pack_row(const T* from, int64_t n, T scale, const Turn& turn, T*
                       HWY_ATTR { hn::StoreU(hn::Mul(hn::LoadU(d, from + c), hn::Set(d, scale)), d, to + c); });
   std::fill(to + n, to + padded_width<T>(n), T(0));
   turn.apply(to, false);
+}
+
+/// to = scale * (query t of head h of the only sequence + its bias), turned as it stands.
+template <class T>
+HWY_INLINE void pack_query(const AttentionProblem<T>& p, int64_t h, int64_t t, T* to) {
+  const T* q = p.q.head(0, h) + t * p.q.row_stride;
+  const Turn turn{p.rotary, RotarySide::queries, p.position(t)};
+  if (p.query_bias == nullptr) return pack_row<T>(q, p.dk, p.scale, turn, to);
+  const T* bias = p.query_bias + h * p.dk;
+  vectorise<T>(p.dk, [&](auto d, int64_t c)
+                         HWY_ATTR { hn::StoreU(hn::Add(hn::LoadU(d, q + c), hn::LoadU(d, bias + c)), d, to + c); });
+  pack_row<T>(to, p.dk, p.scale, turn, to);
+}
+
+/// to [relative heads, relative rows, padded_width<T>(dk)]: the relative keys, those of a head together.
+template <class T>
+HWY_INLINE void pack_relative_keys(const AttentionProblem<T>& p, T* to) {
+  if (p.relative_keys == nullptr) return;
+  for (int64_t h = 0; h < p.relative_heads; ++h) {
+    for (int64_t r = 0; r < p.relative_rows(); ++r, to += padded_width<T>(p.dk)) {
+      pack_row<T>(p.relative_key(h, r), p.dk, T(1), {}, to);
+    }
+  }
 }
 
 /// The way back of a gradient: turns `from` back in place, then to [n] = or += scale * from.

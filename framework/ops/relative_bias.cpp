@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "framework/ops/checks.h"
+
 namespace ropewalk {
 namespace {
 
@@ -73,6 +75,35 @@ void kerple_backward(const T* dbias, const T* amplitude, const T* rate, int64_t 
   }
 }
 
+template <class T>
+void relative_key_forward(const T* keys, const T* u, const T* v, int64_t heads, int64_t d, int64_t n, T scale,
+                          T* bias) {
+  for (int64_t c = 0; c < n; ++c) {
+    for (int64_t h = 0; h < heads; ++h) {
+      const T* key = keys + (c * heads + h) * d;
+      T sum = 0;
+      for (int64_t i = 0; i < d; ++i) sum += (v[h * d + i] - u[h * d + i]) * key[i];
+      bias[h * n + c] = scale * sum;
+    }
+  }
+}
+
+template <class T>
+void relative_key_backward(const T* dbias, const T* keys, const T* u, const T* v, int64_t heads, int64_t d, int64_t n,
+                           T scale, T* dkeys, T* du, T* dv) {
+  for (int64_t c = 0; c < n; ++c) {
+    for (int64_t h = 0; h < heads; ++h) {
+      const T ds = scale * dbias[h * n + c];
+      const int64_t at = (c * heads + h) * d;
+      for (int64_t i = 0; i < d; ++i) {
+        if (dkeys != nullptr) dkeys[at + i] += ds * (v[h * d + i] - u[h * d + i]);
+        if (dv != nullptr) dv[h * d + i] += ds * keys[at + i];
+        if (du != nullptr) du[h * d + i] -= ds * keys[at + i];
+      }
+    }
+  }
+}
+
 }  // namespace
 
 Var bucket_bias(Var table, std::span<const int32_t> bucket_of_offset) {
@@ -116,6 +147,29 @@ Var kerple_bias(Var amplitude, Var rate, int64_t first_offset, int64_t n) {
     return tape.record("kerple_bias", bias, {amplitude, rate}, [=](Tape& t, Var result) {
       kerple_backward(t.gradient<T>(result), amplitude.value().data<T>(), rate.value().data<T>(), heads, first_offset,
                       n, t.gradient_accumulator<T>(amplitude), t.gradient_accumulator<T>(rate));
+    });
+  });
+}
+
+Var relative_key_bias(Var relative_keys, Var u, Var v, double scale) {
+  Tape& tape = *relative_keys.tape;
+  check_shape("relative_key_bias: u", u.shape(), {-1, -1});
+  const int64_t heads = u.shape()[0];
+  const int64_t d = u.shape()[1];
+  check_shape("relative_key_bias: v", v.shape(), {heads, d});
+  check_shape("relative_key_bias: relative_keys", relative_keys.shape(), {-1, heads * d});
+  check_same_dtype("relative_key_bias: u", relative_keys, u);
+  check_same_dtype("relative_key_bias: v", relative_keys, v);
+  const int64_t n = relative_keys.shape()[0];
+  Tensor bias = tape.allocate({heads, n}, relative_keys.dtype());
+  return dispatch(relative_keys.dtype(), [&]<class T>() {
+    const auto factor = static_cast<T>(scale);
+    relative_key_forward(relative_keys.value().data<T>(), u.value().data<T>(), v.value().data<T>(), heads, d, n, factor,
+                         bias.data<T>());
+    return tape.record("relative_key_bias", bias, {relative_keys, u, v}, [=](Tape& t, Var result) {
+      relative_key_backward(t.gradient<T>(result), relative_keys.value().data<T>(), u.value().data<T>(),
+                            v.value().data<T>(), heads, d, n, factor, t.gradient_accumulator<T>(relative_keys),
+                            t.gradient_accumulator<T>(u), t.gradient_accumulator<T>(v));
     });
   });
 }

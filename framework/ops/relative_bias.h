@@ -28,4 +28,11 @@ inline Var kerple_bias(Var amplitude, Var rate, int64_t n) {
   return kerple_bias(amplitude, rate, -(n - 1) / 2, n);
 }
 
+/// bias(h, c) = scale (v_h - u_h) . relative_keys(c)_h, for relative keys [n, H d] as attention wants them and vectors
+/// u and v [H, d]. Attention adds u to its queries; with this bias their products with relative keys are those of
+/// queries to which v is added (Transformer-XL, Dai et al. 2019). Backward: dv_h += scale sum_c dbias
+/// relative_keys(c)_h,  du_h -= the same,
+///   drelative_keys(c)_h += scale dbias (v_h - u_h).
+Var relative_key_bias(Var relative_keys, Var u, Var v, double scale);
+
 }  // namespace ropewalk

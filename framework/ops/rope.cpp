@@ -46,11 +46,9 @@ namespace {
 HWY_EXPORT(RotateF32);
 HWY_EXPORT(RotateF64);
 
-}  // namespace
-
-RotaryTable make_rotary_table(std::span<const double> inverse_frequencies, double attention_factor, int64_t start,
-                              int64_t count, RopePairing pairing, DType dtype, const RotaryScale& scale) {
-  require(start >= 0 && count >= 0, "rope: a table of {} positions from {} on", count, start);
+template <class PositionOf>
+RotaryTable make_table(std::span<const double> inverse_frequencies, double attention_factor, int64_t count,
+                       PositionOf&& position_of, RopePairing pairing, DType dtype, const RotaryScale& scale) {
   const auto half = static_cast<int64_t>(inverse_frequencies.size());
   const bool scaled = !scale.rates.empty();
   require(!scaled || scale.rates.size() == inverse_frequencies.size(), "rope: {} rates of scaling for {} pairs",
@@ -63,7 +61,7 @@ RotaryTable make_rotary_table(std::span<const double> inverse_frequencies, doubl
   for (int64_t t = 0; t < count; ++t) {
     for (int64_t i = 0; i < half; ++i) {
       const auto pair = static_cast<std::size_t>(i);
-      const auto position = static_cast<double>(start + t);
+      const auto position = static_cast<double>(position_of(t));
       const double angle = position * inverse_frequencies[pair];
       const double growth = scaled ? std::exp(scale.rates[pair] * (position - scale.centre)) : 1.0;
       table.cos.set(t * half + i, std::cos(angle) * attention_factor * growth);
@@ -74,6 +72,23 @@ RotaryTable make_rotary_table(std::span<const double> inverse_frequencies, doubl
     }
   }
   return table;
+}
+
+}  // namespace
+
+RotaryTable make_rotary_table(std::span<const double> inverse_frequencies, double attention_factor, int64_t start,
+                              int64_t count, RopePairing pairing, DType dtype, const RotaryScale& scale) {
+  require(start >= 0 && count >= 0, "rope: a table of {} positions from {} on", count, start);
+  const auto position_of = [&](int64_t t) { return start + t; };
+  return make_table(inverse_frequencies, attention_factor, count, position_of, pairing, dtype, scale);
+}
+
+RotaryTable make_rotary_table(std::span<const double> inverse_frequencies, double attention_factor,
+                              std::span<const int32_t> positions, RopePairing pairing, DType dtype,
+                              const RotaryScale& scale) {
+  const auto position_of = [&](int64_t t) { return positions[static_cast<std::size_t>(t)]; };
+  const auto count = static_cast<int64_t>(positions.size());
+  return make_table(inverse_frequencies, attention_factor, count, position_of, pairing, dtype, scale);
 }
 
 Var rope(Var x, const RotaryTable& table, RotarySide side) {

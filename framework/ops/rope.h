@@ -29,6 +29,10 @@ struct RotaryScale {
 /// inverse_frequency, in double whatever `dtype` is; queries and keys are both multiplied by `attention_factor`.
 RotaryTable make_rotary_table(std::span<const double> inverse_frequencies, double attention_factor, int64_t start,
                               int64_t count, RopePairing pairing, DType dtype, const RotaryScale& scale = {});
+/// The same with row t of positions[t].
+RotaryTable make_rotary_table(std::span<const double> inverse_frequencies, double attention_factor,
+                              std::span<const int32_t> positions, RopePairing pairing, DType dtype,
+                              const RotaryScale& scale = {});
 
 /// Which of the two a table is to turn.
 enum class RotarySide : uint8_t { queries, keys };

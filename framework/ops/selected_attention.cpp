@@ -32,9 +32,10 @@ class Group {
     }
   }
 
-  void pack_relative_keys() {
-    for (int64_t r = 0; p.relative_keys != nullptr && r < p.relative_rows(); ++r) {
-      pack_row<T>(p.relative_keys + r * p.dk, p.dk, T(1), {}, w.relative + r * w.dk_pad);
+  void pack_relative() {
+    pack_relative_keys(p, w.relative);
+    for (int64_t r = 0; p.relative_values != nullptr && r < p.relative_rows(); ++r) {
+      pack_row<T>(p.relative_values + r * p.dv, p.dv, T(1), {}, w.relative_values + r * w.dv_pad);
     }
   }
 
@@ -62,6 +63,9 @@ class Group {
         continue;
       }
       sum_rows<T>(w.p, {w.v, w.dv_pad}, index, n, false, w.row);
+      if (p.relative_values != nullptr) {
+        sum_rows<T>(w.p, {w.relative_values, w.dv_pad}, w.relative_index, n, true, w.row);
+      }
       const T inverse = T(1) / sum;
       vectorise<T>(p.dv, [&](auto d, int64_t c)
                              HWY_ATTR { hn::StoreU(hn::Mul(hn::LoadU(d, w.row + c), hn::Set(d, inverse)), d, y + c); });
@@ -86,22 +90,33 @@ class Group {
       const T delta = sum_of<T>(
           p.dv, [&](auto d, int64_t c) HWY_ATTR { return hn::Mul(hn::LoadU(d, w.dy + c), hn::LoadU(d, y + c)); });
       dot_rows<T>(w.dy, {w.v, w.dv_pad}, index, n, false, w.ds);
+      if (p.relative_values != nullptr) {
+        dot_rows<T>(w.dy, {w.relative_values, w.dv_pad}, w.relative_index, n, true, w.ds);
+      }
       vectorise<T>(n, [&](auto d, int64_t j) HWY_ATTR {
         const auto e = exp_keeping_nan(d, hn::Sub(hn::LoadU(d, w.s + j), hn::Set(d, lse)));
         hn::StoreU(e, d, w.p + j);
         hn::StoreU(hn::Mul(e, hn::Sub(hn::LoadU(d, w.ds + j), hn::Set(d, delta))), d, w.ds + j);
       });
       add_to_rows<T>(w.p, w.dy, index, n, {w.dv, w.dv_pad});
+      if (p.relative_values != nullptr) {
+        add_to_rows<T>(w.p, w.dy, w.relative_index, n, {w.d_relative_values, w.dv_pad});
+      }
       add_to_rows<T>(w.ds, w.q, index, n, {w.dk, w.dk_pad});
       sum_rows<T>(w.ds, {w.k, w.dk_pad}, index, n, false, w.row);
       const int64_t i = p.position(t);
       if (p.relative_keys != nullptr) {
-        sum_rows<T>(w.ds, {w.relative, w.dk_pad}, w.relative_index, n, true, w.row);
-        add_to_rows<T>(w.ds, w.q, w.relative_index, n, {w.d_relative, w.dk_pad});
+        sum_rows<T>(w.ds, {relative_of(h, w.relative), w.dk_pad}, w.relative_index, n, true, w.row);
+        add_to_rows<T>(w.ds, w.q, w.relative_index, n, {relative_of(h, w.d_relative), w.dk_pad});
       }
       if (p.d_offset_bias != nullptr) {
-        T* d_bias = p.d_offset_bias + h * p.bias_stride + p.offset_column(i, 0);
-        for (int64_t j = 0; j < n; ++j) d_bias[index[j]] += w.ds[j];
+        T* d_bias = p.d_offset_bias + h * p.bias_stride;
+        for (int64_t j = 0; j < n; ++j) d_bias[p.offset_column(i, index[j])] += w.ds[j];
+      }
+      for (int64_t j = 0; p.distance != nullptr && j < n; ++j) p.add_distance_gradient(h, i, index[j], w.ds[j]);
+      if (p.d_query_bias != nullptr) {
+        std::copy_n(w.row, w.dk_pad, w.query_row);
+        unpack_row<T>(w.query_row, p.dk, p.scale, query_turn(i), true, p.d_query_bias + h * p.dk);
       }
       if (p.dq) {
         unpack_row<T>(w.row, p.dk, p.scale, query_turn(i), p.add_dq, p.dq.head(0, h) + t * p.dq.row_stride);
@@ -125,12 +140,19 @@ class Group {
   }
 
   void clear_relative_gradients() {
-    if (p.relative_keys != nullptr) std::fill(w.d_relative, w.d_relative + p.relative_rows() * w.dk_pad, T(0));
+    if (p.relative_keys != nullptr) std::fill_n(w.d_relative, p.relative_heads * p.relative_rows() * w.dk_pad, T(0));
+    if (p.relative_values != nullptr) std::fill_n(w.d_relative_values, p.relative_rows() * w.dv_pad, T(0));
   }
 
   void unpack_relative_gradients() {
-    for (int64_t r = 0; p.d_relative_keys != nullptr && r < p.relative_rows(); ++r) {
-      unpack_row<T>(w.d_relative + r * w.dk_pad, p.dk, T(1), {}, true, p.d_relative_keys + r * p.dk);
+    T* d_keys = w.d_relative;
+    for (int64_t h = 0; p.d_relative_keys != nullptr && h < p.relative_heads; ++h) {
+      for (int64_t r = 0; r < p.relative_rows(); ++r, d_keys += w.dk_pad) {
+        unpack_row<T>(d_keys, p.dk, T(1), {}, true, p.d_relative_keys + (r * p.relative_heads + h) * p.dk);
+      }
+    }
+    for (int64_t r = 0; p.d_relative_values != nullptr && r < p.relative_rows(); ++r) {
+      unpack_row<T>(w.d_relative_values + r * w.dv_pad, p.dv, T(1), {}, true, p.d_relative_values + r * p.dv);
     }
   }
 
@@ -138,21 +160,25 @@ class Group {
   Turn key_turn(int64_t j) const { return {p.rotary, RotarySide::keys, j}; }
   Turn query_turn(int64_t i) const { return {p.rotary, RotarySide::queries, i}; }
 
-  /// w.q = the query, w.s [n] = its scores, w.relative_index [n] = rows of the relative keys, where there are any.
+  /// Where the relative keys of a head begin in such memory as w.relative.
+  T* relative_of(int64_t h, T* memory) const { return memory + p.relative_head(h) * p.relative_rows() * w.dk_pad; }
+
+  /// w.q = the query, w.s [n] = its scores, w.relative_index [n] = rows of what is relative, where there is any.
   void scores(int64_t h, int64_t t, const int32_t* index, int64_t n) {
     const int64_t i = p.position(t);
-    pack_row<T>(p.q.head(0, h) + t * p.q.row_stride, p.dk, p.scale, query_turn(i), w.q);
+    pack_query(p, h, t, w.q);
     dot_rows<T>(w.q, {w.k, w.dk_pad}, index, n, false, w.s);
+    if (p.relative_keys != nullptr || p.relative_values != nullptr) {
+      for (int64_t j = 0; j < n; ++j) w.relative_index[j] = static_cast<int32_t>(p.relative_row(i, index[j]));
+    }
     if (p.relative_keys != nullptr) {
-      for (int64_t j = 0; j < n; ++j) {
-        w.relative_index[j] = static_cast<int32_t>(std::clamp(index[j] - i, -p.clip, p.clip) + p.clip);
-      }
-      dot_rows<T>(w.q, {w.relative, w.dk_pad}, w.relative_index, n, true, w.s);
+      dot_rows<T>(w.q, {relative_of(h, w.relative), w.dk_pad}, w.relative_index, n, true, w.s);
     }
     if (p.offset_bias != nullptr) {
-      const T* bias = p.offset_bias + h * p.bias_stride + p.offset_column(i, 0);
-      for (int64_t j = 0; j < n; ++j) w.s[j] += bias[index[j]];
+      const T* bias = p.offset_bias + h * p.bias_stride;
+      for (int64_t j = 0; j < n; ++j) w.s[j] += bias[p.offset_column(i, index[j])];
     }
+    for (int64_t j = 0; p.distance != nullptr && j < n; ++j) w.s[j] += p.distance_bias(h, i, index[j]);
   }
 
   const AttentionProblem<T>& p;
@@ -169,7 +195,7 @@ int64_t unseeing_queries(const AttentionProblem<T>& p, int64_t b) {
 
 template <class T>
 void forward_all(const AttentionProblem<T>& p, const SelectedKeys& selected, const SelectedScratch<T>& w) {
-  Group<T>(p, selected, w).pack_relative_keys();
+  Group<T>(p, selected, w).pack_relative();
   for (int64_t b = 0; b < p.B; ++b) {
     const int64_t unseeing = unseeing_queries(p, b);
     clear_rows(p.y, b, p.H, 0, unseeing, p.dv);
@@ -191,7 +217,7 @@ void forward_all(const AttentionProblem<T>& p, const SelectedKeys& selected, con
 template <class T>
 void backward_all(const AttentionProblem<T>& p, const SelectedKeys& selected, const SelectedScratch<T>& w) {
   Group<T> whole(p, selected, w);
-  whole.pack_relative_keys();
+  whole.pack_relative();
   whole.clear_relative_gradients();
   for (int64_t b = 0; b < p.B; ++b) {
     const int64_t unseeing = unseeing_queries(p, b);
@@ -252,14 +278,10 @@ void forward(AttentionProblem<T>& p, const SelectedKeys& selected, const Attenti
   p.statistics = nullptr;
 }
 
-/// Runs the kernel; the gradients of q, k and v are already open in p. Opens those of the biases, of which
-/// `bias_column` is the first column that p reads.
+/// Runs the kernel; the gradients of q, k and v are already open in p.
 template <class T>
-void backward(AttentionProblem<T> p, const SelectedKeys& selected, Var offset_bias, int64_t bias_column,
-              Var relative_keys, Tape& tape) {
-  p.d_offset_bias = tape.gradient_accumulator<T>(offset_bias);
-  if (p.d_offset_bias != nullptr) p.d_offset_bias += bias_column;
-  p.d_relative_keys = tape.gradient_accumulator<T>(relative_keys);
+void backward(AttentionProblem<T> p, const SelectedKeys& selected, const AttentionAdditions& additions, Tape& tape) {
+  open_gradients(tape, additions, p);
   const Arena::Mark mark = tape.arena().mark();
   for_type<T>(HWY_DYNAMIC_DISPATCH(BackwardF32), HWY_DYNAMIC_DISPATCH(BackwardF64))(
       p, selected, SelectedScratch<T>(tape.arena(), p, selected.width, true));
@@ -291,14 +313,12 @@ Var selected_attention(const Heads& q_heads, const Heads& k_heads, const Heads& 
     p.v = v.value<T>();
     p.y = y_layout.view<T>(y.data<T>());
     forward(p, selected, options, tape);
-    const Var bias = options.offset_bias;
-    const int64_t bias_column = first_bias_column(e, options);
-    const Var relative = options.relative_keys;
-    return tape.record(kOp, y, {q.var, k.var, v.var, bias, relative}, [=](Tape& t, Var result) {
+    const AttentionAdditions additions(e, options);
+    return tape.record(kOp, y, additions.with(q.var, k.var, v.var), [=](Tape& t, Var result) {
       AttentionProblem<T> back = p;
       back.dy = y_layout.view<const T>(t.gradient<T>(result));
       open_gradients(t, q, k, v, back);
-      backward(back, selected, bias, bias_column, relative, t);
+      backward(back, selected, additions, t);
     });
   });
 }

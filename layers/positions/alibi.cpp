@@ -39,13 +39,13 @@ class Alibi : public PositionScheme {
     learned_slopes_.push_back(declarations.add(prefix + ".alibi.slopes", {n_heads()}, Role::positive,
                                                {.kind = InitRule::Kind::given, .values = slopes_}, 0.0));
   }
-  void prepare(int64_t length) override {
+  void prepare(const PassPositions& positions) override {
     if (learned_) {
-      length_ = length;
+      length_ = positions.reach;
       return;
     }
-    if (bias_.shape.rank() == 2 && bias_.shape[1] >= 2 * length - 1) return;
-    length_ = table_length(length);
+    if (bias_.shape.rank() == 2 && bias_.shape[1] >= 2 * positions.reach - 1) return;
+    length_ = table_length(positions.reach);
     const int64_t n = 2 * length_ - 1;
     bias_ = Tensor::zeros({n_heads(), n}, dtype_);
     for (int64_t h = 0; h < n_heads(); ++h) {
@@ -54,11 +54,12 @@ class Alibi : public PositionScheme {
       }
     }
   }
-  void bias(Tape& tape, int64_t block, AttentionOptions& options) const override {
+  void bias(const BlockPass& pass, AttentionOptions& options) const override {
     options.offset_origin = length_ - 1;
-    options.offset_bias = learned_ ? alibi_bias(tape.parameter(learned_slopes_[static_cast<std::size_t>(block)]),
-                                                1 - length_, 2 * length_ - 1)
-                                   : tape.constant(bias_);
+    options.offset_bias = learned_
+                              ? alibi_bias(pass.tape.parameter(learned_slopes_[static_cast<std::size_t>(pass.block)]),
+                                           1 - length_, 2 * length_ - 1)
+                              : pass.tape.constant(bias_);
   }
 
  private:
@@ -85,7 +86,8 @@ PositionSchemeRow alibi_scheme() {
                                {.key = "alibi_learned",
                                 .default_value = false,
                                 .help = "slopes are learned, those of each layer, and start at the fixed ones; they "
-                                        "stay at least 0"}}},
+                                        "stay at least 0"}},
+                   .numbers_an_offset = [](const PositionUse& use) { return static_cast<double>(use.model.n_heads); }},
           .make = [](const PositionConfig& config, const PositionSizes& sizes) {
             return std::make_unique<Alibi>(config, sizes);
           }};

@@ -15,17 +15,16 @@ class Decoupled : public PositionScheme {
   void declare_in_block(const Declarations& declarations, const std::string& prefix) override {
     scheme_->declare_in_block(declarations, prefix);
   }
-  void prepare(int64_t length) override {
-    scheme_->prepare(length);
-    rotation_->prepare(length);
+  void prepare(const PassPositions& positions) override {
+    scheme_->prepare(positions);
+    rotation_->prepare(positions);
   }
   Var embed(Var x, const TokenPlaces& places) const override { return scheme_->embed(x, places); }
   const RotaryTable* rotation() const override { return rotation_->rotation(); }
-  void bias(Tape& tape, int64_t block, AttentionOptions& options) const override {
-    scheme_->bias(tape, block, options);
-  }
+  void bias(const BlockPass& pass, AttentionOptions& options) const override { scheme_->bias(pass, options); }
   bool depends_on_length() const override { return scheme_->depends_on_length() || rotation_->depends_on_length(); }
   int64_t greatest_length() const override { return scheme_->greatest_length(); }
+  std::string limited_by() const override { return scheme_->limited_by(); }
 
  private:
   std::unique_ptr<PositionScheme> scheme_;

@@ -15,11 +15,15 @@ class Kerple : public PositionScheme {
     amplitude_.push_back(declarations.add(prefix + ".kerple.amplitude", {n_heads_}, Role::positive, up_to_two, eps_));
     rate_.push_back(declarations.add(prefix + ".kerple.rate", {n_heads_}, Role::positive, up_to_one, eps_));
   }
-  void prepare(int64_t length) override { length_ = length; }
-  void bias(Tape& tape, int64_t block, AttentionOptions& options) const override {
-    const auto b = static_cast<std::size_t>(block);
-    options.offset_bias = kerple_bias(tape.parameter(amplitude_[b]), tape.parameter(rate_[b]), 2 * length_ - 1);
-    options.offset_origin = length_ - 1;
+  void prepare(const PassPositions& positions) override { length_ = positions.reach; }
+  void bias(const BlockPass& pass, AttentionOptions& options) const override {
+    const auto b = static_cast<std::size_t>(pass.block);
+    Tape& tape = pass.tape;
+    const auto made = offset_tables<1>(tape, pass.kept, length_, [&](int64_t length) {
+      return std::array{kerple_bias(tape.parameter(amplitude_[b]), tape.parameter(rate_[b]), 2 * length - 1)};
+    });
+    options.offset_bias = made.tables[0];
+    options.offset_origin = made.length - 1;
   }
 
  private:
@@ -39,7 +43,8 @@ PositionSchemeRow kerple_scheme() {
                                 .default_value = 0.01,
                                 .help = "amplitude and rate are kept at least this great",
                                 .minimum = 1e-9,
-                                .maximum = 0.9}}},
+                                .maximum = 0.9}},
+                   .numbers_an_offset = [](const PositionUse& use) { return static_cast<double>(use.model.n_heads); }},
           .make = [](const PositionConfig& config, const PositionSizes& sizes) {
             return std::make_unique<Kerple>(config.real("kerple_eps"), sizes.n_heads);
           }};

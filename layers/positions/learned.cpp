@@ -19,14 +19,15 @@ class Learned : public PositionScheme {
     table_ = declarations.add("position_embedding.weight", {max_length_, d_model_}, Role::other,
                               {.kind = InitRule::Kind::embedding});
   }
-  void prepare(int64_t length) override {
-    require(length <= max_length_, "a sequence of {} positions for a learned table of {} (position.max_length)", length,
-            max_length_);
+  void prepare(const PassPositions& positions) override {
+    require(positions.reach <= max_length_,
+            "a sequence of {} positions for a learned table of {} (position.max_length)", positions.reach, max_length_);
   }
   Var embed(Var x, const TokenPlaces& places) const override {
     return add_positions(x, x.tape->parameter(table_), places);
   }
   int64_t greatest_length() const override { return max_length_; }
+  std::string limited_by() const override { return "position.max_length"; }
 
  private:
   int64_t max_length_;
@@ -36,6 +37,13 @@ class Learned : public PositionScheme {
 
 PositionFindings check(const PositionUse& use) {
   const int64_t rows = use.position.max_length;
+  const int64_t randomized = use.position.randomize_to;
+  if (rows < randomized) {
+    return {{.keys = {"position.max_length", "position.randomize_to"},
+             .message = fmt::format("position.max_length = {} is less than position.randomize_to = {}; a learned table "
+                                    "needs a row for every position",
+                                    rows, randomized)}};
+  }
   if (rows < use.context_length) {
     return {{.keys = {"position.max_length", "train.context_length"},
              .message = fmt::format("position.max_length = {} is less than train.context_length = {}; a learned table "

@@ -66,6 +66,11 @@ struct PositionSchemeInfo {
   bool rotates = false;                                                     ///< queries and keys
   PositionFindings (*check)(const PositionUse& use) = nullptr;              ///< what its options require of each other
   std::vector<PositionFact> (*describe)(const PositionUse& use) = nullptr;  ///< of options that pass the check
+  /// Vectors of d_head numbers beside keys and values that each head of a query is multiplied with or given, where it
+  /// sees so many keys.
+  double (*relative_vectors)(const PositionUse& use, double visible_keys) = nullptr;
+  /// Numbers that each block makes of its parameters in a pass, for each offset.
+  double (*numbers_an_offset)(const PositionUse& use) = nullptr;
 };
 
 /// The schemes in the order of the table in layers/positions/table.cpp.

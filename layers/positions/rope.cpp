@@ -180,11 +180,17 @@ class Rope : public PositionScheme {
   Rope(const PositionConfig& config, const PositionSizes& sizes)
       : settings_(rope_settings(config)), pairing_(rope_pairing(config)), dtype_(sizes.dtype) {}
 
-  void prepare(int64_t length) override {
+  void prepare(const PassPositions& positions) override {
+    const int64_t length = positions.reach;
+    const bool counted = positions.at.empty();
     const bool fits = table_.cos.shape.rank() == 2 && table_.cos.shape[0] >= length;
-    if (fits && (!depends_on_length() || settings_.length == length)) return;
+    if (counted && fits && (!depends_on_length() || settings_.length == length)) return;
     settings_.length = length;
     const RopeFrequencies frequencies = rope_frequencies(settings_);
+    if (!counted) {
+      table_ = make_rotary_table(frequencies.inverse, frequencies.attention_factor, positions.at, pairing_, dtype_);
+      return;
+    }
     const int64_t rows = depends_on_length() ? length : table_length(length);
     table_ = make_rotary_table(frequencies.inverse, frequencies.attention_factor, 0, rows, pairing_, dtype_);
   }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <vector>
 
 #include "framework/error.h"
 #include "framework/ops/embedding.h"
@@ -13,16 +15,25 @@
 namespace ropewalk {
 
 Tensor sinusoidal_table(int64_t length, int64_t d_model, double base, DType dtype, SinusoidalLayout layout) {
+  std::vector<int64_t> positions(static_cast<std::size_t>(length));
+  std::iota(positions.begin(), positions.end(), int64_t{0});
+  return sinusoidal_table(positions, d_model, base, dtype, layout);
+}
+
+Tensor sinusoidal_table(std::span<const int64_t> positions, int64_t d_model, double base, DType dtype,
+                        SinusoidalLayout layout) {
   require(d_model % 2 == 0, "sinusoids come in pairs: d_model = {} is odd", d_model);
   const int64_t half = d_model / 2;
   const bool interleaved = layout == SinusoidalLayout::interleaved;
   const auto steps = static_cast<double>(interleaved ? half : std::max<int64_t>(half - 1, 1));
+  const auto length = static_cast<int64_t>(positions.size());
   Tensor table = Tensor::zeros({length, d_model}, dtype);
-  for (int64_t p = 0; p < length; ++p) {
+  for (int64_t r = 0; r < length; ++r) {
+    const auto p = static_cast<double>(positions[static_cast<std::size_t>(r)]);
     for (int64_t i = 0; i < half; ++i) {
-      const double angle = static_cast<double>(p) * std::pow(base, -static_cast<double>(i) / steps);
-      table.set(p * d_model + (interleaved ? 2 * i : i), std::sin(angle));
-      table.set(p * d_model + (interleaved ? 2 * i + 1 : half + i), std::cos(angle));
+      const double angle = p * std::pow(base, -static_cast<double>(i) / steps);
+      table.set(r * d_model + (interleaved ? 2 * i : i), std::sin(angle));
+      table.set(r * d_model + (interleaved ? 2 * i + 1 : half + i), std::cos(angle));
     }
   }
   return table;
@@ -39,9 +50,9 @@ class Sinusoidal : public PositionScheme {
         d_model_(sizes.d_model),
         dtype_(sizes.dtype) {}
 
-  void prepare(int64_t length) override {
-    if (table_.shape.rank() == 0 || table_.shape[0] < length) {
-      table_ = sinusoidal_table(table_length(length), d_model_, base_, dtype_, layout_);
+  void prepare(const PassPositions& positions) override {
+    if (table_.shape.rank() == 0 || table_.shape[0] < positions.reach) {
+      table_ = sinusoidal_table(table_length(positions.reach), d_model_, base_, dtype_, layout_);
     }
   }
   Var embed(Var x, const TokenPlaces& places) const override {

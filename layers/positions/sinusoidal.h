@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "framework/tensor.h"
 
@@ -14,6 +15,9 @@ enum class SinusoidalLayout : uint8_t {
 
 /// Table [length, d_model] of positions p = 0, 1, ... d_model is even; with two columns the only frequency is 1.
 Tensor sinusoidal_table(int64_t length, int64_t d_model, double base, DType dtype,
+                        SinusoidalLayout layout = SinusoidalLayout::interleaved);
+/// The same of these positions, which may be negative.
+Tensor sinusoidal_table(std::span<const int64_t> positions, int64_t d_model, double base, DType dtype,
                         SinusoidalLayout layout = SinusoidalLayout::interleaved);
 
 }  // namespace ropewalk

@@ -43,19 +43,19 @@ class T5 : public PositionScheme {
     table_ = declarations.add("relative_bias.weight", {buckets_, sizes_.n_heads}, Role::other,
                               {.kind = InitRule::Kind::embedding});
   }
-  void prepare(int64_t length) override {
-    length_ = length;
-    if (length <= greatest_length_) return;
-    greatest_length_ = table_length(length);
+  void prepare(const PassPositions& positions) override {
+    length_ = positions.reach;
+    if (length_ <= greatest_length_) return;
+    greatest_length_ = table_length(length_);
     bucket_of_offset_.clear();
     for (int64_t offset = 1 - greatest_length_; offset < greatest_length_; ++offset) {
       bucket_of_offset_.push_back(t5_bucket(offset, !sizes_.causal, buckets_, max_distance_));
     }
   }
-  void bias(Tape& tape, int64_t, AttentionOptions& options) const override {
+  void bias(const BlockPass& pass, AttentionOptions& options) const override {
     const std::span<const int32_t> buckets(bucket_of_offset_);
     options.offset_bias =
-        bucket_bias(tape.parameter(table_), buckets.subspan(greatest_length_ - length_, 2 * length_ - 1));
+        bucket_bias(pass.tape.parameter(table_), buckets.subspan(greatest_length_ - length_, 2 * length_ - 1));
     options.offset_origin = length_ - 1;
   }
 
@@ -103,7 +103,8 @@ PositionSchemeRow t5_scheme() {
                                 .help = "from this distance on all offsets share a bucket",
                                 .minimum = 2,
                                 .maximum = 1 << 30}},
-                   .check = check},
+                   .check = check,
+                   .numbers_an_offset = [](const PositionUse& use) { return static_cast<double>(use.model.n_heads); }},
           .make = [](const PositionConfig& config, const PositionSizes& sizes) {
             return std::make_unique<T5>(config, sizes);
           }};

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <variant>
 
 #include "framework/error.h"
@@ -16,11 +17,13 @@ PositionSchemeRow alibi_scheme();
 PositionSchemeRow rope_scheme();
 PositionSchemeRow xpos_scheme();
 PositionSchemeRow kerple_scheme();
+PositionSchemeRow fire_scheme();
+PositionSchemeRow xl_scheme();
 
 const std::vector<PositionSchemeRow>& position_schemes() {
-  static const std::vector<PositionSchemeRow> rows = {none_scheme(), learned_scheme(), sinusoidal_scheme(),
-                                                      shaw_scheme(), t5_scheme(),      alibi_scheme(),
-                                                      rope_scheme(), xpos_scheme(),    kerple_scheme()};
+  static const std::vector<PositionSchemeRow> rows = {
+      none_scheme(), learned_scheme(), sinusoidal_scheme(), shaw_scheme(), t5_scheme(), alibi_scheme(),
+      rope_scheme(), xpos_scheme(),    kerple_scheme(),     fire_scheme(), xl_scheme()};
   return rows;
 }
 
@@ -71,7 +74,7 @@ std::vector<PositionFact> describe_position(const PositionUse& use) {
 
 PositionFindings warn_beyond_training(const PositionUse& use, const std::string& key) {
   const int64_t reach = use.position.integer(key);
-  if (use.context_length == 0 || reach <= use.context_length) return {};
+  if (use.context_length == 0 || reach <= std::max(use.context_length, use.position.randomize_to)) return {};
   return {{.keys = {"position." + key, "train.context_length"},
            .message = fmt::format("position.{} = {} exceeds train.context_length = {}; what stands for farther offsets "
                                   "never trains",

@@ -45,21 +45,30 @@ class Xpos : public PositionScheme {
         rates_(xpos_rates(dims_, config.real("xpos_gamma"), config.real("xpos_scale_base"))),
         dtype_(sizes.dtype) {}
 
-  void prepare(int64_t length) override {
+  void prepare(const PassPositions& positions) override {
+    const int64_t length = positions.reach;
     const int64_t most = greatest_length();
     require(most == 0 || length <= most,
             "a sequence of {} positions, but xpos stays in the range of {} up to {}; raise position.xpos_scale_base or "
             "position.xpos_gamma, or set train.dtype = f64",
             length, name_of(dtype_), most);
+    const std::vector<double> inverse = rope_frequencies({.dims = dims_, .theta = theta_}).inverse;
+    if (!positions.at.empty()) {
+      const RotaryScale scale{.rates = rates_, .centre = static_cast<double>(length - 1) / 2};
+      table_ = make_rotary_table(inverse, 1.0, positions.at, pairing_, dtype_, scale);
+      counted_ = 0;
+      return;
+    }
     // A function of the length alone, whatever was prepared before: the centre of the table moves with its length.
     const int64_t rows = most == 0 ? table_length(length) : std::min(table_length(length), most);
-    if (table_.cos.shape.rank() == 2 && table_.cos.shape[0] == rows) return;
-    const std::vector<double> inverse = rope_frequencies({.dims = dims_, .theta = theta_}).inverse;
+    if (counted_ == rows) return;
+    counted_ = rows;
     table_ = make_rotary_table(inverse, 1.0, 0, rows, pairing_, dtype_,
                                {.rates = rates_, .centre = static_cast<double>(rows - 1) / 2});
   }
   const RotaryTable* rotation() const override { return &table_; }
   int64_t greatest_length() const override { return xpos_greatest_length(rates_, dtype_); }
+  std::string limited_by() const override { return "position.xpos_scale_base, position.xpos_gamma and train.dtype"; }
 
  private:
   int64_t dims_;
@@ -67,6 +76,7 @@ class Xpos : public PositionScheme {
   RopePairing pairing_;
   std::vector<double> rates_;
   DType dtype_;
+  int64_t counted_ = 0;  ///< positions 0, 1, ... of the table; 0: they are others
   RotaryTable table_;
 };
 

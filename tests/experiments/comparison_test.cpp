@@ -51,12 +51,12 @@ TEST(Comparison, CellsAreMeanAndSpreadOverSeeds) {
 
 TEST(Comparison, ALearnedTableEndsButOtherGapsAreCalledWhatTheyAre) {
   std::vector<RunResult> runs = {finished_run("learned", 1, {2.0, NAN, NAN}), finished_run("none", 1, {2.0, 3.0, NAN})};
-  runs[0].learned_table = true;
+  runs[0].positions_end = true;
   const Comparison comparison = compare(runs);
-  EXPECT_EQ(cell_text(comparison.tables[0].cells[0][1]), "beyond its table");
+  EXPECT_EQ(cell_text(comparison.tables[0].cells[0][1]), "beyond its positions");
   EXPECT_EQ(cell_text(comparison.tables[0].cells[1][2]), "not evaluable");
   const std::string text = comparison_text(comparison, {});
-  EXPECT_TRUE(holds(text, "\nlearned 1/1  2.000  beyond its table\n")) << text;
+  EXPECT_TRUE(holds(text, "\nlearned 1/1  2.000  beyond its positions\n")) << text;
   EXPECT_TRUE(holds(text, "variant runs 1x     1.5x   2x\n")) << text;
   EXPECT_TRUE(holds(text, "             64     96     128\n")) << text;
   EXPECT_TRUE(holds(text, "same_tokens: every length scores the same tokens")) << text;

@@ -72,7 +72,7 @@ TEST(PythonPage, EveryBlockRunsOnARealSweepAndARunThatIsGoingOn) {
   // The intervals of the page are those of the program.
   const SweepResults sweep = read_sweep_results(dir / "runs/positions");
   for (std::size_t i = 0; i < 2; ++i) {
-    const PairedDifference d = paired_difference(losses(sweep, "alibi", i), losses(sweep, "rope", i));
+    const MeanInterval d = paired_difference(losses(sweep, "alibi", i), losses(sweep, "rope", i));
     ASSERT_EQ(d.n, 3U);
     const std::string line = fmt::format("alibi - rope at {}: ", i == 0 ? 16 : 32);
     const std::size_t at = said.find(line);

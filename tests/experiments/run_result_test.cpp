@@ -35,7 +35,7 @@ TEST(RunResult, ReadsWhatARunCameTo) {
   EXPECT_EQ(run.steps, 20);
   EXPECT_EQ(run.parameters, 1234);
   EXPECT_EQ(run.train_length, 64);
-  EXPECT_TRUE(run.learned_table);
+  EXPECT_TRUE(run.positions_end);
   EXPECT_EQ(run.lengths, (std::vector<int64_t>{64, 96, 128}));
   EXPECT_EQ(run.loss[1], 1.75);
   EXPECT_TRUE(std::isnan(run.loss[2]));

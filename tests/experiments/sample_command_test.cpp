@@ -163,7 +163,8 @@ TEST_F(SampleCommand, OverridesThatEvalTakesChangeThePositions) {
 TEST_F(SampleCommand, ALearnedTableEndsTheTextAndLongerPromptsAreRefused) {
   const Finished result = sample({"learned", "--prompt", "in the begin", "--tokens", "50"});
   ASSERT_EQ(result.code, kDone) << result.err;
-  EXPECT_TRUE(holds(result.err, "prompt 1: ends after 5 new tokens, as position.max_length = 16 has no more positions"))
+  EXPECT_TRUE(
+      holds(result.err, "prompt 1: ends after 5 new tokens, as the model has positions for 16 (position.max_length)"))
       << result.err;
   EXPECT_TRUE(holds(refused({"learned", "--prompt", "in the beginning w"}, kError),
                     "prompt 1 has 18 tokens, but the model has positions for 16 (position.max_length)"));

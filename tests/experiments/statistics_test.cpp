@@ -10,7 +10,7 @@ namespace ropewalk {
 namespace {
 
 /// Does the interval exclude zero?
-bool separated(const PairedDifference& difference) {
+bool separated(const MeanInterval& difference) {
   return difference.low > 0 || difference.high < 0;
 }
 
@@ -57,7 +57,7 @@ TEST(Statistics, PairedDifferencesUseThePairsNotTheSpreadOfTheSeeds) {
   // Seeds far apart, the difference nearly the same in each: only pairing can see it.
   const std::vector<double> a = {1.0, 2.0, 3.0};
   const std::vector<double> b = {1.1, 2.2, 3.15};
-  const PairedDifference difference = paired_difference(a, b);
+  const MeanInterval difference = paired_difference(a, b);
   EXPECT_EQ(difference.n, 3U);
   EXPECT_NEAR(difference.mean, -0.15, 1e-12);
   const double half = 4.302652730 * 0.05 / std::sqrt(3.0);

@@ -13,16 +13,16 @@ namespace {
 /// The logits [count, vocab] of `count` tokens for each sequence of the cache, which grows by them.
 Tensor cached_logits(Transformer& model, KeyValueCache& cache, const std::vector<int32_t>& tokens) {
   const auto count = static_cast<int64_t>(tokens.size()) / cache.sequences();
-  model.prepare(cache.length() + count);
+  model.prepare(cache.length() + count, {.capacity = cache.capacity()});
   Workspace workspace;
   Tape tape(workspace, Mode::inference, &model.parameters());
   ForwardPass pass{.tape = tape, .sequences = cache.sequences(), .length = count, .cache = &cache};
   return copy_of(model.logits(pass, tokens.data()).value());
 }
 
-/// Logits of the sequence without a cache, all tokens in one pass.
-Tensor uncached_logits(Transformer& model, const std::vector<int32_t>& tokens) {
-  model.prepare(static_cast<int64_t>(tokens.size()));
+/// Logits of the sequence without a cache, all tokens in one pass, where a cache would have this capacity.
+Tensor uncached_logits(Transformer& model, const std::vector<int32_t>& tokens, int64_t capacity) {
+  model.prepare(static_cast<int64_t>(tokens.size()), {.capacity = capacity});
   return logits_of(model, tokens, 1);
 }
 
@@ -36,7 +36,7 @@ double chunked_error(Transformer& model, KeyValueCache& cache, const std::vector
   for (const int64_t chunk : chunks) {
     const std::vector<int32_t> part(tokens.begin() + begin, tokens.begin() + begin + chunk);
     const Tensor with_cache = cached_logits(model, cache, part);
-    const Tensor without = uncached_logits(model, {tokens.begin(), tokens.begin() + begin + chunk});
+    const Tensor without = uncached_logits(model, {tokens.begin(), tokens.begin() + begin + chunk}, cache.capacity());
     worst = std::max(worst, greatest_difference(with_cache, without, begin * with_cache.shape[-1]));
     begin += chunk;
   }
@@ -82,7 +82,7 @@ TEST_P(CachedDecodingTest, APromptPaddedAtItsLeftEqualsItself) {
       const Tensor together = cached_logits(*model, cache, batch);
       for (int64_t b = 0; b < 3; ++b) {
         const int64_t first = padding[static_cast<std::size_t>(b)];
-        const Tensor alone = uncached_logits(*model, part(b, first, end));
+        const Tensor alone = uncached_logits(*model, part(b, first, end), kLength);
         const int64_t v = alone.shape[-1];
         for (int64_t t = std::max(first, begin); t < end; ++t) {
           for (int64_t c = 0; c < v; ++c) {
@@ -164,7 +164,7 @@ TEST(KeyValueCacheTest, GoesOnWithTheSequencesThatAreKeptWithoutTheirCommonPaddi
     const Tensor together = cached_logits(*model, cache, {next, next});
     for (auto& [row, sequence] : {std::pair{1, &longest}, {0, &other}}) {
       sequence->push_back(next);
-      const Tensor alone = uncached_logits(*model, *sequence);
+      const Tensor alone = uncached_logits(*model, *sequence, cache.capacity());
       const int64_t v = alone.shape[-1];
       for (int64_t c = 0; c < v; ++c) {
         EXPECT_NEAR(together.at(row * v + c), alone.at((static_cast<int64_t>(sequence->size()) - 1) * v + c), 1e-12);
@@ -175,6 +175,38 @@ TEST(KeyValueCacheTest, GoesOnWithTheSequencesThatAreKeptWithoutTheirCommonPaddi
   EXPECT_THROW(cache.keep(std::vector<int64_t>{}), Error);
   EXPECT_THROW(cache.keep(std::vector<int64_t>{1, 0}), Error);
   EXPECT_THROW(cache.keep(std::vector<int64_t>{2}), Error);
+}
+
+TEST(KeyValueCacheTest, KeepsTablesOfOffsetsForAPowerOfTwoOfPositions) {
+  for (const char* encoding : {"xl", "fire", "kerple"}) {
+    const auto model = make_model(small_architecture(encoding), 8);
+    KeyValueCache cache = model->make_cache(1, 8);
+    const int64_t empty = cache.bytes();
+    const std::vector<int32_t> tokens = some_tokens(8);
+    const void* table = nullptr;
+    for (const int64_t made_for : {1, 2, 4, 4, 8, 8, 8, 8}) {
+      const bool grows = cache.kept_tables(1).length < made_for;
+      cached_logits(*model, cache, {tokens[static_cast<std::size_t>(cache.length())]});
+      EXPECT_EQ(cache.kept_tables(1).length, made_for) << encoding;
+      const void* now = cache.kept_tables(1).tables.at(0).bytes;
+      EXPECT_TRUE(grows || now == table) << encoding << ", " << cache.length();
+      table = now;
+    }
+    EXPECT_GT(cache.bytes(), empty);
+    cache.clear();
+    EXPECT_EQ(cache.bytes(), empty);
+  }
+}
+
+TEST(KeyValueCacheTest, ForgetsWithItsTokensWhatWasMadeOfParameters) {
+  for (const char* encoding : {"xl", "fire", "kerple"}) {
+    const auto model = make_model(small_architecture(encoding), 8);
+    const std::vector<int32_t> tokens = some_tokens(8);
+    KeyValueCache cache = model->make_cache(1, 8);
+    EXPECT_LT(chunked_error(*model, cache, tokens, {5, 1, 1, 1}), 1e-10);
+    randomize(model->parameters(), 0.4, 12);
+    EXPECT_LT(chunked_error(*model, cache, tokens, {2, 1, 1, 4}), 1e-10) << encoding;
+  }
 }
 
 TEST(KeyValueCacheTest, TakesTwoRowsAHeadAndToken) {

@@ -41,6 +41,8 @@ inline constexpr uint64_t kElementsCompared = 2;
 /// loss_gradient_error() at the values that the parameters have; `other_keys` tells whether an indexer chose other keys
 /// somewhere along a difference, where the loss jumps.
 inline double loss_gradient_error_here(const Transformer& model, int64_t length, bool& other_keys) {
+  // Where a bias is made of lines, so small a step that none of them ends within it.
+  const double step = model.config().position.encoding == "fire" ? 1e-5 : 2e-4;
   const ParameterSet& parameters = model.parameters();
   const std::vector<int32_t> tokens = some_tokens(2 * length);
   std::vector<int32_t> targets = some_tokens(2 * length, 1);
@@ -51,7 +53,7 @@ inline double loss_gradient_error_here(const Transformer& model, int64_t length,
   other_keys = false;
   const Tensor& values = parameters.flat_values();
   const auto difference = [&](const std::function<void(double)>& move) {
-    constexpr double h = 2e-4;
+    const double h = step;
     const auto at = [&](double x) {
       move(x);
       std::vector<int32_t> now;
@@ -130,6 +132,7 @@ struct Combination {
   Pattern pattern = Pattern::full;
   std::map<std::string, PositionValue> options = {};  ///< other than their defaults
   std::string options_name = {};
+  int64_t randomize_to = 0;  ///< position.randomize_to
 
   ArchitectureConfig architecture() const {
     ArchitectureConfig config = small_architecture(encoding);
@@ -156,13 +159,16 @@ struct Combination {
     }
     if (pattern == Pattern::longformer) config.attention.global_tokens = 1;
     for (const auto& [key, value] : options) config.position.options[key] = value;
+    config.position.randomize_to = randomize_to;
+    config.position.max_length = std::max(config.position.max_length, randomize_to);
     return config;
   }
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Combination& c) {
   return out << c.encoding << "_" << name_in(kNormPlacementNames, c.placement) << "_" << name_in(kNormNames, c.norm)
-             << "_" << name_in(kSharingNames, c.sharing) << "_" << name_in(kPatternNames, c.pattern) << c.options_name;
+             << "_" << name_in(kSharingNames, c.sharing) << "_" << name_in(kPatternNames, c.pattern) << c.options_name
+             << (c.randomize_to > 0 ? "_randomized" : "");
 }
 
 /// Every value of every choice and switch of a scheme but the default, with what it takes to be read, and numbers.
@@ -180,23 +186,29 @@ inline std::vector<Combination> option_combinations(const PositionSchemeInfo& in
   const std::map<std::string, double> numbers = {{"rope_zero_low", 0.5},     {"rope_attention_factor", 1.3},
                                                  {"xpos_gamma", 0.1},        {"xpos_scale_base", 3.0},
                                                  {"sinusoidal_base", 100.0}, {"rope_theta", 10.0}};
+  const std::map<std::string, int64_t> whole_numbers = {{"fire_threshold", 50}, {"fire_width", 1}};
   for (const PositionOption& option : info.options) {
     if (const bool* flag = std::get_if<bool>(&option.default_value)) add(option, !*flag, "");
     for (const std::string& choice : option.choices) {
       if (PositionValue(choice) != option.default_value) add(option, choice, "_" + choice);
     }
     if (numbers.contains(option.key)) add(option, numbers.at(option.key), "");
+    if (whole_numbers.contains(option.key)) add(option, whole_numbers.at(option.key), "");
   }
   return out;
 }
 
-/// Every encoding with every placement and kind of norm, and every option of each.
+/// Several times the tokens of a test.
+inline constexpr int64_t kRandomizedTo = 23;
+
+/// Every encoding with every placement and kind of norm, and every option of each, and at randomized positions.
 inline std::vector<Combination> norm_combinations() {
   std::vector<Combination> out;
   for (const PositionSchemeInfo& info : position_scheme_infos()) {
     for (const auto& [placement, placement_name] : kNormPlacementNames) {
       for (const auto& [norm, norm_name] : kNormNames) out.push_back({info.name, placement, norm});
     }
+    out.push_back({.encoding = info.name, .randomize_to = kRandomizedTo});
     for (const Combination& c : option_combinations(info)) out.push_back(c);
   }
   return out;
@@ -204,7 +216,7 @@ inline std::vector<Combination> norm_combinations() {
 
 /// Whether the model refuses the combination, as its documentation says.
 inline bool is_illegal(const Combination& c) {
-  return c.sharing == Sharing::mla && c.encoding == "shaw";
+  return c.sharing == Sharing::mla && (c.encoding == "shaw" || c.encoding == "xl");
 }
 
 /// Does what a layer makes of a token depend on how many follow? A deeper layer's cache then holds what a longer pass
@@ -214,8 +226,8 @@ inline bool follows_the_length(const Combination& c) {
   return scaling != c.options.end() && scaling->second == PositionValue(std::string("dynamic_ntk"));
 }
 
-/// Every encoding, kind of attention and pattern that is legal, and every option of each encoding that a cache can
-/// serve; those of RoPE with an indexer, too, which turns by them.
+/// Every encoding, kind of attention and pattern that is legal, also at randomized positions, and every option of each
+/// encoding that a cache can serve; those of RoPE with an indexer, too, which turns by them.
 inline std::vector<Combination> attention_combinations() {
   std::vector<Combination> out;
   for (const PositionSchemeInfo& info : position_scheme_infos()) {
@@ -224,6 +236,11 @@ inline std::vector<Combination> attention_combinations() {
         const Combination c{.encoding = info.name, .sharing = sharing, .pattern = pattern};
         if (!is_illegal(c)) out.push_back(c);
       }
+    }
+    for (const auto& [sharing, pattern] :
+         {std::pair{Sharing::mha, Pattern::full}, {Sharing::mla, Pattern::full}, {Sharing::gqa, Pattern::longformer}}) {
+      const Combination c{.encoding = info.name, .sharing = sharing, .pattern = pattern, .randomize_to = kRandomizedTo};
+      if (!is_illegal(c)) out.push_back(c);
     }
     for (const Combination& c : option_combinations(info)) {
       if (follows_the_length(c)) continue;

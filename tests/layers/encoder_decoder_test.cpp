@@ -14,8 +14,9 @@ ArchitectureConfig encoder_decoder(ArchitectureConfig config) {
 Tensor answer(Transformer& model, const std::vector<int32_t>& source, int64_t length,
               const std::vector<int32_t>& tokens, KeyValueCache* cache = nullptr) {
   const std::vector<int64_t> lengths = {length};
-  model.prepare_source(static_cast<int64_t>(source.size()));
-  model.prepare((cache != nullptr ? cache->length() : 0) + static_cast<int64_t>(tokens.size()));
+  // Room for the longest source and answer of a test, of which randomized positions are the first.
+  model.prepare_source(static_cast<int64_t>(source.size()), {.capacity = 6});
+  model.prepare((cache != nullptr ? cache->length() : 0) + static_cast<int64_t>(tokens.size()), {.capacity = 7});
   Workspace workspace;
   Tape tape(workspace, Mode::inference, &model.parameters());
   ForwardPass pass{.tape = tape, .sequences = 1, .length = static_cast<int64_t>(tokens.size()), .cache = cache};

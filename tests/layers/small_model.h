@@ -23,6 +23,8 @@ inline ArchitectureConfig small_architecture(const std::string& encoding = "none
   config.position.options["t5_buckets"] = int64_t{6};
   config.position.options["t5_max_distance"] = int64_t{5};
   config.position.options["shaw_clip"] = int64_t{2};
+  config.position.options["fire_width"] = int64_t{4};
+  config.position.options["fire_threshold"] = int64_t{5};  // times the multiplier that randomize() draws
   return config;
 }
 

@@ -483,6 +483,7 @@ TEST(TransformerTest, NamesAndShapesOfTheDefaultArchitecture) {
 
 TEST(TransformerTest, NamesAndShapesOfGroupedSandwichedGatedHeads) {
   ArchitectureConfig config = small_architecture("shaw");
+  config.position.options["shaw_values"] = true;
   config.model = {.n_layers = 1,
                   .d_model = 8,
                   .n_heads = 4,
@@ -496,16 +497,16 @@ TEST(TransformerTest, NamesAndShapesOfGroupedSandwichedGatedHeads) {
                   .qk_norm = true,
                   .tie_embeddings = false,
                   .vocab_size = 7};
-  EXPECT_EQ(
-      names_and_shapes(config),
-      (std::vector<std::string>{"blocks.0.attention.key.weight 6 8", "blocks.0.attention.key_norm.weight 3",
-                                "blocks.0.attention.output.weight 8 12", "blocks.0.attention.query.weight 12 8",
-                                "blocks.0.attention.query_norm.weight 3", "blocks.0.attention.relative_keys.weight 5 3",
-                                "blocks.0.attention.value.weight 6 8", "blocks.0.attention_norm.weight 8",
-                                "blocks.0.attention_post_norm.weight 8", "blocks.0.ffn.down.weight 8 32",
-                                "blocks.0.ffn.gate.weight 32 8", "blocks.0.ffn.up.weight 32 8",
-                                "blocks.0.ffn_norm.weight 8", "blocks.0.ffn_post_norm.weight 8", "final_norm.weight 8",
-                                "lm_head.weight 7 8", "token_embedding.weight 7 8"}));
+  EXPECT_EQ(names_and_shapes(config),
+            (std::vector<std::string>{
+                "blocks.0.attention.key.weight 6 8", "blocks.0.attention.key_norm.weight 3",
+                "blocks.0.attention.output.weight 8 12", "blocks.0.attention.query.weight 12 8",
+                "blocks.0.attention.query_norm.weight 3", "blocks.0.attention.relative_keys.weight 5 3",
+                "blocks.0.attention.relative_values.weight 5 3", "blocks.0.attention.value.weight 6 8",
+                "blocks.0.attention_norm.weight 8", "blocks.0.attention_post_norm.weight 8",
+                "blocks.0.ffn.down.weight 8 32", "blocks.0.ffn.gate.weight 32 8", "blocks.0.ffn.up.weight 32 8",
+                "blocks.0.ffn_norm.weight 8", "blocks.0.ffn_post_norm.weight 8", "final_norm.weight 8",
+                "lm_head.weight 7 8", "token_embedding.weight 7 8"}));
 }
 
 TEST(TransformerTest, NamesAndShapesWithoutNorms) {
@@ -544,8 +545,10 @@ TEST(TransformerTest, RolesTellWhatDecays) {
     for (const Parameter& parameter : model.parameters().all()) {
       const std::string& name = parameter.name;
       const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
-      const bool table = has("position_embedding") || has("relative_bias") || has("relative_keys");
-      const Role expected = has("kerple") || has("alibi")                        ? Role::positive
+      const bool table =
+          has("position_embedding") || has("relative_bias") || has("relative_keys") || has("relative_values");
+      const bool positive = has("kerple") || has("alibi") || has("fire.c") || has("fire.L_multiplier");
+      const Role expected = positive                                             ? Role::positive
                             : !name.ends_with(".weight") || has("norm") || table ? Role::other
                                                                                  : Role::weight;
       EXPECT_EQ(parameter.role, expected) << name;

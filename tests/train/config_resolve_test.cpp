@@ -213,6 +213,25 @@ TEST_F(ConfigResolve, ALearnedTableMustHoldTheTrainingContext) {
                      "where the learned table ends (default, run.ini:5)"});
 }
 
+TEST_F(ConfigResolve, RandomizedPositionsSetTheLengthOfTablesAndMustSufficeForTheContext) {
+  const Config c = load(kTask, {"position.encoding=learned", "position.randomize_to=1024"}).config;
+  EXPECT_EQ(c.position.max_length, 1024);
+  EXPECT_EQ(load(kTask, {"position.randomize_to=200"}).config.position.integer("rope_original_context"), 200);
+  EXPECT_EQ(refused_task("[position]\nrandomize_to = 100\n"),
+            Messages{"run.ini:4: error: position.randomize_to = 100 has too few positions for train.context_length = "
+                     "128; several times the longest sequence, for example (run.ini:4, default)"});
+  EXPECT_EQ(refused_task("[position]\nrandomize_to = 128\n"), Messages{});
+  EXPECT_EQ(refused_task("[position]\nencoding = learned\nmax_length = 200\nrandomize_to = 256\n"),
+            Messages{"run.ini:5: error: position.max_length = 200 is less than position.randomize_to = 256; a learned "
+                     "table needs a row for every position (run.ini:5, run.ini:6)"});
+  EXPECT_EQ(load(std::string(kText) + "[position]\nrandomize_to = 256\n[eval]\nlengths = 64, 256, 300\n").warnings,
+            Messages{"run.ini:6: warning: eval.lengths 300 exceed position.randomize_to = 256, where positions end "
+                     "(run.ini:6, run.ini:4)"});
+  // Their offsets train.
+  EXPECT_EQ(load(kTask, {"position.encoding=shaw", "position.shaw_clip=200", "position.randomize_to=256"}).warnings,
+            Messages{});
+}
+
 TEST_F(ConfigResolve, FarBucketsThatNeverTrainAreWarnedOf) {
   const std::string t5 = std::string(kTask) + "[position]\nencoding = t5\n";
   EXPECT_EQ(load(t5).warnings, Messages{});

@@ -172,7 +172,7 @@ TEST(ScoresText, ShowsEachLengthAsAMultipleAndWhereATableEnds) {
   EXPECT_NE(text.find("protocol: same_tokens"), std::string::npos);
   EXPECT_NE(text.find("1.5x"), std::string::npos) << text;
   EXPECT_NE(text.find("1.2500"), std::string::npos) << text;
-  EXPECT_NE(text.find("8x beyond its table"), std::string::npos) << text;
+  EXPECT_NE(text.find("8x beyond its positions"), std::string::npos) << text;
   EXPECT_EQ(text.find("accuracy"), std::string::npos);
 }
 

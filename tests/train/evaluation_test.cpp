@@ -148,7 +148,7 @@ TEST_F(EvaluationTest, ALengthBeyondALearnedTableHasNoScoreButANote) {
   EXPECT_TRUE(std::isnan(scores.loss[3]));
   EXPECT_EQ(scores.scored_tokens[3], 0);
   ASSERT_EQ(scores.notes.size(), 2U);
-  EXPECT_EQ(scores.notes[0], "length 25: beyond its table of 24 positions");
+  EXPECT_EQ(scores.notes[0], "length 25: the model has positions for 24 (position.max_length)");
   const std::size_t buckets = scores.loss_by_position.size() / 4;
   for (std::size_t i = 2 * buckets; i < 4 * buckets; ++i) EXPECT_TRUE(std::isnan(scores.loss_by_position[i]));
 }
@@ -275,32 +275,47 @@ TEST_F(EvaluationTest, AnEncoderDecoderLearnsToCopyUntilItsGreedyAnswersAreAllRi
 }
 
 TEST_F(EvaluationTest, AnExactMatchOfPairsIsOneOfGreedyAnswers) {
-  const Config c =
-      config({"model.arch=encoder_decoder", "data.source=task", "data.task=sort", "data.alphabet=2",
-              "data.max_length=3", "eval.lengths=1,2,3", "eval.tokens=600", "optim.lr=1e-2", "train.steps=60"});
-  Training run(c);
-  for (int64_t step = 1; step <= c.train.steps; ++step) ASSERT_FALSE(run.trainer.step(step, {}).divergence);
-  const LengthScores scores = Evaluator(run.setup.config, *run.setup.dataset, *run.setup.workers).run(*run.setup.model);
-  for (std::size_t i = 0; i < c.eval.lengths.size(); ++i) {
-    const SequenceShape shape = evaluation_shape(c, c.eval.lengths[i]);
-    const int64_t problems = scores.scored_tokens[i] / shape.length;
-    ModelBatch batch;
-    batch.resize(problems, shape);
-    batch.fill_evaluation(*run.setup.dataset->task(), c.eval.lengths[i], 0);
-    const BatchPart part = batch.part(0, problems);
-    GreedyAnswers greedy(*run.setup.model, part, shape.length);
-    Workspace workspace;
-    run.setup.model->prepare_source(shape.source);
-    for (; !greedy.done(); greedy.step(workspace)) run.setup.model->prepare(greedy.length() + 1);
-    int64_t exact = 0;
-    for (int64_t p = 0; p < problems; ++p) {
-      const int64_t at = p * shape.length;
-      exact += std::equal(part.targets + at, part.targets + at + shape.length, greedy.tokens().begin() + at);
+  for (const auto& [positions, steps] :
+       {std::pair{"position.randomize_to=0", "train.steps=60"}, {"position.randomize_to=50", "train.steps=300"}}) {
+    const Config c =
+        config({"model.arch=encoder_decoder", "data.source=task", "data.task=sort", "data.alphabet=2",
+                "data.max_length=3", "eval.lengths=1,2,3", "eval.tokens=600", "optim.lr=1e-2", steps, positions});
+    Training run(c);
+    for (int64_t step = 1; step <= c.train.steps; ++step) ASSERT_FALSE(run.trainer.step(step, {}).divergence);
+    const LengthScores scores =
+        Evaluator(run.setup.config, *run.setup.dataset, *run.setup.workers).run(*run.setup.model);
+    for (std::size_t i = 0; i < c.eval.lengths.size(); ++i) {
+      const SequenceShape shape = evaluation_shape(c, c.eval.lengths[i]);
+      const int64_t problems = scores.scored_tokens[i] / shape.length;
+      ModelBatch batch;
+      batch.resize(problems, shape);
+      batch.fill_evaluation(*run.setup.dataset->task(), c.eval.lengths[i], 0);
+      const BatchPart part = batch.part(0, problems);
+      GreedyAnswers greedy(*run.setup.model, part, shape.length);
+      Workspace workspace;
+      run.setup.model->prepare_source(shape.source);
+      for (; !greedy.done(); greedy.step(workspace))
+        run.setup.model->prepare(greedy.length() + 1, {.capacity = shape.length});
+      int64_t exact = 0;
+      for (int64_t p = 0; p < problems; ++p) {
+        const int64_t at = p * shape.length;
+        exact += std::equal(part.targets + at, part.targets + at + shape.length, greedy.tokens().begin() + at);
+      }
+      EXPECT_DOUBLE_EQ(scores.exact_match[i], static_cast<double>(exact) / static_cast<double>(problems));
     }
-    EXPECT_DOUBLE_EQ(scores.exact_match[i], static_cast<double>(exact) / static_cast<double>(problems));
+    EXPECT_GT(scores.exact_match[0], 0.0);
+    EXPECT_LT(scores.exact_match[2], 1.0);
   }
-  EXPECT_GT(scores.exact_match[0], 0.0);
-  EXPECT_LT(scores.exact_match[2], 1.0);
+}
+
+TEST_F(EvaluationTest, ALengthBeyondRandomPositionsHasANoteThatSaysWhatMayBeRaised) {
+  const Config c = config({"position.randomize_to=24", "eval.lengths=16,25"});
+  const LengthScores scores = Evaluated(c).run();
+  EXPECT_TRUE(std::isfinite(scores.loss[0]));
+  EXPECT_TRUE(std::isnan(scores.loss[1]));
+  ASSERT_EQ(scores.notes.size(), 1U);
+  EXPECT_EQ(scores.notes[0],
+            "length 25: the model has positions for 24 (position.randomize_to, which a trained run may raise)");
 }
 
 TEST_F(EvaluationTest, ASourceBeyondALearnedTableHasNoScoreButANote) {
@@ -313,7 +328,7 @@ TEST_F(EvaluationTest, ASourceBeyondALearnedTableHasNoScoreButANote) {
   EXPECT_TRUE(std::isnan(scores.loss[2])) << "17";
   EXPECT_TRUE(std::isnan(scores.exact_match[2]));
   ASSERT_EQ(scores.notes.size(), 1U);
-  EXPECT_EQ(scores.notes[0], "length 8: beyond its table of 16 positions");
+  EXPECT_EQ(scores.notes[0], "length 8: the model has positions for 16 (position.max_length)");
 }
 
 TEST_F(EvaluationTest, ALossIsNeverSmoothed) {

@@ -99,5 +99,20 @@ TEST(Flops, AttentionCountsTheKeysThatTheMaskShows) {
   }
 }
 
+TEST(Flops, RelativeVectorsAreMultipliedLikeKeysAndWeighedLikeValues) {
+  const auto attention = [](const std::vector<std::string>& overrides) {
+    return count_flops(config_of(overrides), 5).attention;
+  };
+  // Three layers of 16 columns; 1 to 5 visible keys, 3 in the mean.
+  const double keys = 3 * 2 * 16;
+  EXPECT_EQ(attention({"position.encoding=none"}), keys * 3 * 2);
+  EXPECT_EQ(attention({"position.encoding=xl"}), keys * 3 * 3);
+  EXPECT_EQ(attention({"position.encoding=shaw", "position.shaw_clip=1"}), keys * (3 * 2 + 2));
+  EXPECT_EQ(attention({"position.encoding=shaw", "position.shaw_clip=1", "position.shaw_values=true"}),
+            keys * (3 * 2 + 4));
+  EXPECT_EQ(attention({"position.encoding=shaw", "position.shaw_clip=9"}), keys * 3 * 3) << "no more than keys";
+  EXPECT_EQ(attention({"position.encoding=fire"}), keys * 3 * 2) << "no products of vectors";
+}
+
 }  // namespace
 }  // namespace ropewalk

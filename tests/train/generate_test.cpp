@@ -23,10 +23,11 @@ Generation run(Transformer& model, const GenerationRequest& request) {
 
 /// Greedy tokens without a cache: the whole sequence anew for each.
 Ids greedy_without_cache(Transformer& model, Ids sequence, int64_t tokens) {
+  const int64_t capacity = static_cast<int64_t>(sequence.size()) + tokens - 1;
   Ids out;
   for (int64_t i = 0; i < tokens; ++i) {
     const auto length = static_cast<int64_t>(sequence.size());
-    model.prepare(length);
+    model.prepare(length, {.capacity = capacity});
     const Tensor logits = logits_of(model, sequence, 1);
     out.push_back(Sampler({.temperature = 0}).choose(logits, length - 1, 0, length));
     sequence.push_back(out.back());

@@ -31,7 +31,7 @@ class GreedyTest : public TinyTraining {
     GreedyAnswers greedy(model, part, most);
     model.prepare_source(part.source.length);
     while (!greedy.done()) {
-      model.prepare(greedy.length() + 1);
+      model.prepare(greedy.length() + 1, {.capacity = most});
       greedy.step(workspace);
     }
     return {greedy.tokens().begin(), greedy.tokens().end()};
@@ -44,9 +44,9 @@ std::vector<int32_t> answer_read_anew(Transformer& model, const SourceTokens& so
   std::vector<int32_t> read = {kBegin};
   std::vector<int32_t> answer(static_cast<std::size_t>(most), kPad);
   for (int64_t t = 0; t < most; ++t) {
-    // Without the padding that the source has beside longer ones.
-    model.prepare_source(lengths.front());
-    model.prepare(t + 1);
+    // Without the padding that the source has beside longer ones, which takes random positions of its own.
+    model.prepare_source(lengths.front(), {.capacity = source.length});
+    model.prepare(t + 1, {.capacity = most});
     Workspace workspace;
     Tape tape(workspace, Mode::inference, &model.parameters());
     ForwardPass pass{.tape = tape, .sequences = 1, .length = t + 1};
@@ -67,8 +67,10 @@ std::vector<int32_t> answer_read_anew(Transformer& model, const SourceTokens& so
 
 TEST_F(GreedyTest, GivesWhatReadingItAllAnewForEachTokenGives) {
   std::vector<std::vector<std::string>> cases;
-  for (const PositionSchemeInfo& scheme : position_scheme_infos())
+  for (const PositionSchemeInfo& scheme : position_scheme_infos()) {
     cases.push_back({"position.encoding=" + scheme.name});
+    cases.push_back({"position.encoding=" + scheme.name, "position.randomize_to=40"});
+  }
   cases.push_back({"position.rope_scaling=dynamic_ntk", "position.rope_factor=4", "position.rope_original_context=3"});
   cases.push_back({"model.n_kv_heads=1", "model.norm_placement=post", "attention.window_radius=2"});
   for (const std::vector<std::string>& overrides : cases) {

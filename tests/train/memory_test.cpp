@@ -121,5 +121,24 @@ TEST(BytesText, ChoosesAUnit) {
   EXPECT_NE(bytes_text(1e30).find("EiB"), std::string::npos);
 }
 
+TEST_F(Memory, TablesOfOffsetsCountByThePositionsThatTheyAreMadeFor) {
+  const auto activations = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> overrides = {"train.threads=1"};
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    const Config c = config(overrides);
+    return estimate_memory(c, 0, 50, {.length = 8}).activations;
+  };
+  const Config c = config({});
+  const auto heads = static_cast<double>(c.model.n_heads);
+  const double numbers = heads * static_cast<double>(c.model.d_head + 1);
+  const double bytes = (c.train.dtype == "f64" ? 8 : 4) * 2 * static_cast<double>(c.model.n_layers);
+  const double none = activations({"position.encoding=none"});
+  const auto context = static_cast<double>(c.train.context_length);
+  EXPECT_DOUBLE_EQ(activations({"position.encoding=xl"}) - none, bytes * numbers * (2 * context - 1));
+  EXPECT_DOUBLE_EQ(activations({"position.encoding=xl", "position.randomize_to=5000"}) - none, bytes * numbers * 9999);
+  EXPECT_DOUBLE_EQ(activations({"position.encoding=t5", "position.randomize_to=5000"}) - none, bytes * heads * 9999);
+  EXPECT_EQ(activations({"position.encoding=shaw"}), none);
+}
+
 }  // namespace
 }  // namespace ropewalk

@@ -1,11 +1,14 @@
 #include "train/read_log.h"
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
+#include "long_log.h"
 #include "storage_testing.h"
 #include "train/hdf5_file.h"
 
@@ -99,6 +102,108 @@ TEST(ReadLog, ADamagedColumnIsNamedAndTheOthersCanBeRead) {
     if (::testing::Test::HasFailure()) return;
   }
   EXPECT_EQ(damaged.size(), 3U);
+}
+
+/// What read_log_in_slabs() hands on, put together again.
+struct Gathered {
+  LogContents log;
+  std::map<std::string, std::vector<float>> columns;
+  std::size_t most_rows = 0;  ///< of `layers`, in one slab
+  std::size_t slabs = 0;
+};
+
+Gathered gathered(const std::string& path, LogDamage damage = LogDamage::refused) {
+  Gathered out;
+  out.log = read_log_in_slabs(path, damage, [&](const LogContents& log, const LogRows& rows) {
+    EXPECT_FALSE(log.tables.train.step.empty()) << "the rest is there first";
+    std::vector<float>& column = out.columns[std::string(rows.group) + "/" + std::string(rows.column)];
+    EXPECT_EQ(column.size(), rows.first * rows.values.size() / rows.count) << "in order";
+    column.insert(column.end(), rows.values.begin(), rows.values.end());
+    if (rows.group == "layers") out.most_rows = std::max(out.most_rows, rows.count);
+    ++out.slabs;
+  });
+  return out;
+}
+
+/// Fails unless the slabs and the tables hold together what read_log() holds.
+void expect_the_same(const Gathered& slabs, const LogContents& whole) {
+  EXPECT_EQ(slabs.log.tables.train.loss, whole.tables.train.loss);
+  EXPECT_EQ(slabs.log.tables.stem.grad_norm, whole.tables.stem.grad_norm);
+  EXPECT_EQ(slabs.log.tables.eval.loss, whole.tables.eval.loss);
+  EXPECT_EQ(slabs.log.tables.layers.step, whole.tables.layers.step);
+  EXPECT_TRUE(slabs.log.tables.layers.grad_norm.empty());
+  EXPECT_EQ(slabs.columns.size(), 7U);
+  EXPECT_EQ(slabs.columns.at("layers/grad_norm"), whole.tables.layers.grad_norm);
+  EXPECT_EQ(slabs.columns.at("layers/param_norm"), whole.tables.layers.param_norm);
+  EXPECT_EQ(slabs.columns.at("layers/update_ratio"), whole.tables.layers.update_ratio);
+  EXPECT_EQ(slabs.columns.at("residual/grad_norm"), whole.tables.residual.grad_norm);
+  EXPECT_EQ(slabs.columns.at("residual/rms"), whole.tables.residual.rms);
+  EXPECT_EQ(slabs.columns.at("attention/entropy"), whole.tables.attention.entropy);
+  EXPECT_EQ(slabs.columns.at("attention/max_logit"), whole.tables.attention.max_logit);
+}
+
+TEST(ReadLog, InSlabsIsTheSameAsAtOnce) {
+  for (const bool compress : {true, false}) {
+    const TemporaryDirectory dir;
+    write_long_log(dir.path(), {.steps = 1501, .layers = 24, .kinds = 12, .heads = 3, .compress = compress});
+    const Gathered slabs = gathered(dir / "log.h5");
+    expect_the_same(slabs, read_log(dir / "log.h5"));
+    EXPECT_LT(slabs.most_rows, 1000U) << "a piece at a time";
+    EXPECT_GT(slabs.slabs, 7U);
+  }
+}
+
+TEST(ReadLog, InSlabsAlsoWhileTheRunGoesOnAndAfterAKill) {
+  const TemporaryDirectory dir;
+  const int status = in_fork([&]() -> int {
+    const RunLock lock(dir.path());
+    RunLog log = RunLog::create(lock, example_schema(), example_header());
+    for (int64_t step = 1; step <= 100; ++step) append_step(log, step);
+    log.flush();
+    for (int64_t step = 101; step <= 103; ++step) append_step(log, step);
+    _exit(7);  // as a kill leaves it
+  });
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+  const Gathered slabs = gathered(dir / "log.h5");
+  expect_the_same(slabs, read_log(dir / "log.h5"));
+  EXPECT_GE(slabs.log.tables.train.step.size(), 100U);
+}
+
+TEST(ReadLog, InSlabsADamagedChunkCostsOnlyTheRowsThatAreReadWithIt) {
+  const TemporaryDirectory dir;
+  write_long_log(dir.path(), {.steps = 2500, .layers = 24, .kinds = 12, .heads = 1});
+  const LogContents whole = read_log(dir / "log.h5");
+  std::string bytes = read_text(dir / "log.h5");
+  const std::vector<std::size_t> chunks = deflated(bytes);
+  bool found = false;
+  for (std::size_t n = chunks.size() / 2; n < chunks.size() && !found; ++n) {
+    std::string other = bytes;
+    for (std::size_t i = chunks[n] + 8; i < chunks[n] + 12; ++i) other[i] = static_cast<char>(~other[i]);
+    write_text(dir / "other.h5", other);
+    Gathered slabs;
+    try {
+      slabs = gathered(dir / "other.h5", LogDamage::left_out);
+    } catch (const LogError&) {
+      continue;
+    }
+    if (slabs.log.damage.size() != 1 || slabs.log.damage[0].find("'/layers/grad_norm'") == std::string::npos) continue;
+    found = true;
+    const std::vector<float>& column = slabs.columns.at("layers/grad_norm");
+    const std::vector<float>& right = whole.tables.layers.grad_norm;
+    ASSERT_EQ(column.size(), right.size());
+    std::size_t lost = 0;
+    for (std::size_t i = 0; i < column.size(); ++i) {
+      if (std::isnan(column[i])) {
+        ++lost;
+      } else {
+        ASSERT_EQ(column[i], right[i]);
+      }
+    }
+    EXPECT_GT(lost, 0U);
+    EXPECT_LT(lost, column.size() / 2);
+    EXPECT_THROW(gathered(dir / "other.h5"), LogError);
+  }
+  EXPECT_TRUE(found);
 }
 
 /// The log `from` as a version wrote it that knew nothing of one dataset.

@@ -70,6 +70,7 @@ TEST_F(TrainerTest, ThreadsChangeNoBit) {
       {"train.batch_size=27", "model.dropout=0.2"},
       {"train.batch_size=33", "train.accumulate=2", "model.dropout=0.1", "position.encoding=t5"},
       {"train.batch_size=50", "train.dtype=f64", "position.encoding=shaw", "model.tie_embeddings=false"},
+      {"train.batch_size=40", "position.randomize_to=500"},
       // Several passes a lane.
       {"train.batch_size=26", "train.context_length=200", "model.dropout=0.1", "position.encoding=kerple"},
       {"train.batch_size=30", "data.source=task", "data.task=associative_recall", "data.max_length=6",
@@ -91,6 +92,39 @@ TEST_F(TrainerTest, ThreadsChangeNoBit) {
     }
     EXPECT_TRUE(histories[1] == histories[0]) << "2 threads";
     EXPECT_TRUE(histories[2] == histories[0]) << "3 threads";
+  }
+}
+
+TEST_F(TrainerTest, RandomizedPositionsAreThoseOfTheStepWhateverTheMicroBatch) {
+  for (const char* encoding : {"learned", "sinusoidal", "rope", "alibi", "t5", "shaw", "fire", "xl"}) {
+    SCOPED_TRACE(encoding);
+    std::vector<std::string> keys = {"position.randomize_to=300", "train.batch_size=12", "train.dtype=f64",
+                                     std::string("position.encoding=") + encoding};
+    const Config whole = config(keys);
+    Training a(whole);
+    keys.push_back("train.micro_batch=1");
+    Training b(config(keys));
+    for (int64_t step = 1; step <= 3; ++step) {
+      EXPECT_NEAR(a.trainer.step(step, {}).loss, b.trainer.step(step, {}).loss, 1e-12);
+    }
+    Transformer& model = *a.setup.model;
+    const int64_t length = whole.train.context_length;
+    std::vector<int32_t> tokens;
+    for (int64_t t = 0; t < length; ++t) tokens.push_back(static_cast<int32_t>(t % model.config().model.vocab_size));
+    const auto logits = [&] {
+      Workspace workspace;
+      Tape tape(workspace, Mode::inference, &model.parameters());
+      ForwardPass pass{.tape = tape, .sequences = 1, .length = length};
+      return bytes_of(model.logits(pass, tokens.data()).value());
+    };
+    const auto of_the_step = logits();
+    model.prepare(length);
+    EXPECT_NE(logits(), of_the_step) << "an evaluation";
+    const auto seed = static_cast<uint64_t>(whole.train.seed);
+    model.prepare(length, {.training = TrainingStep{seed, 2}});
+    EXPECT_NE(logits(), of_the_step) << "another step";
+    model.prepare(length, {.training = TrainingStep{seed, 3}});
+    EXPECT_EQ(logits(), of_the_step);
   }
 }
 

@@ -17,8 +17,9 @@ namespace {
 
 constexpr int64_t kNeighbours = 8;
 
-/// Seconds of each token of one sequence, from nothing cached on.
-std::vector<double> time_tokens(Transformer& model, std::span<const int32_t> tokens) {
+/// Seconds of each token of one sequence, from nothing cached on. `cache_bytes`, where wanted, receives what the cache
+/// then takes.
+std::vector<double> time_tokens(Transformer& model, std::span<const int32_t> tokens, double* cache_bytes = nullptr) {
   Decoder decoder(model, 1, static_cast<int64_t>(tokens.size()));
   std::vector<double> out;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -26,6 +27,7 @@ std::vector<double> time_tokens(Transformer& model, std::span<const int32_t> tok
     decoder.feed(tokens.subspan(i, 1), 1);
     out.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
+  if (cache_bytes != nullptr) *cache_bytes = static_cast<double>(decoder.cache().bytes());
   return out;
 }
 
@@ -49,9 +51,8 @@ DecodeBench bench_decode(const BenchSubject& given, const DecodeBenchRequest& re
   DecodeBench out{.name = subject.name,
                   .dtype = setup.config.train.dtype,
                   .encoding = setup.config.position.encoding,
-                  .parameters = model.parameters().elements(),
-                  .cache_bytes = static_cast<double>(model.make_cache(1, last).bytes())};
-  time_tokens(model, tokens);  // tables of positions and memory are there afterwards
+                  .parameters = model.parameters().elements()};
+  time_tokens(model, tokens, &out.cache_bytes);  // tables of positions and memory are there afterwards
   std::vector<std::vector<double>> times(request.positions.size());
   std::vector<double> rounds;
   for (double total = 0; static_cast<int64_t>(rounds.size()) < request.least_rounds || total < request.seconds;) {

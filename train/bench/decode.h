@@ -29,7 +29,7 @@ struct DecodeBench {
   int64_t parameters = 0;
   int64_t rounds = 0;
   double tokens_per_s = 0;  ///< over all tokens up to the last position
-  double cache_bytes = 0;   ///< of the whole sequence
+  double cache_bytes = 0;   ///< of the whole sequence, with what the position scheme keeps of offsets
   std::vector<Row> rows;
 };
 

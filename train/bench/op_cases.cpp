@@ -13,6 +13,7 @@
 #include "framework/ops/dropout.h"
 #include "framework/ops/elementwise.h"
 #include "framework/ops/embedding.h"
+#include "framework/ops/fire.h"
 #include "framework/ops/hadamard.h"
 #include "framework/ops/head_norm.h"
 #include "framework/ops/heads.h"
@@ -35,6 +36,8 @@
 
 namespace ropewalk {
 namespace {
+
+constexpr int64_t kHiddenUnits = 32;  ///< of FIRE
 
 /// The sizes of a micro-batch, and what the cases share.
 struct Sizes {
@@ -120,13 +123,25 @@ OpCase fused_linear_case(const Sizes& s, const char* op, const std::string& vari
   return c;
 }
 
-enum class Bias { none, offset, relative };
+enum class Bias { none, offset, distance, relative };
+
+/// The distance bias of FIRE, of queries that all measure alike.
+void add_distance_bias(const Sizes& s, OpCase& c) {
+  Tensor distance = Tensor::zeros({2 * s.T - 1}, s.dtype);
+  for (int64_t n = 0; n < distance.elements(); ++n)
+    distance.set(n, std::log1p(0.1 * std::abs(static_cast<double>(n + 1 - s.T))));
+  Tensor lines = s.random({2 * s.H + 1, kHiddenUnits + 1});
+  for (int64_t n = 0; n < kHiddenUnits; ++n) lines.set(n, static_cast<double>(n) / kHiddenUnits);
+  c.inputs.insert(c.inputs.end(),
+                  {distance, s.random({s.T}, 0.0, 1 / std::log1p(0.1 * static_cast<double>(s.T))), lines});
+}
 
 /// Attention on a packed projection under the mask of the configuration.
 OpCase attention_case(const Sizes& s, const std::string& variant, Bias bias, bool rotate) {
   // Heads of d_head columns, also where latent attention would have a rotated stream beside them.
   Config multi_head = s.config;
   multi_head.attention.kind = AttentionKind::mha;
+  multi_head.position.encoding = "none";
   const FlopCount heads_only = count_flops(multi_head, s.T);
   const AttentionConfig& a = s.config.attention;
   const AttentionOptions options{.scale = 1 / std::sqrt(static_cast<double>(s.dh)),
@@ -143,6 +158,7 @@ OpCase attention_case(const Sizes& s, const std::string& variant, Bias bias, boo
             AttentionOptions o = options;
             o.rotary = rotary.get();
             if (bias == Bias::offset) o.offset_bias = x[1];
+            if (bias == Bias::distance) o.distance_bias = {x[1], x[2], x[3]};
             if (bias == Bias::relative) o.relative_keys = x[1];
             return attention_packed(x[0], H, G, o);
           },
@@ -151,6 +167,7 @@ OpCase attention_case(const Sizes& s, const std::string& variant, Bias bias, boo
       .forward_flops = heads_only.attention / static_cast<double>(s.config.model.n_layers) * static_cast<double>(s.N)};
   if (bias == Bias::offset) c.inputs.push_back(s.random({s.H, 2 * s.T - 1}));
   if (bias == Bias::relative) c.inputs.push_back(s.random({2 * kClip + 1, s.dh}));
+  if (bias == Bias::distance) add_distance_bias(s, c);
   return c;
 }
 
@@ -327,6 +344,7 @@ std::vector<OpCase> op_cases(const Config& config) {
                         }),
       attention_case(s, "", Bias::none, false),
       attention_case(s, "offset bias", Bias::offset, false),
+      attention_case(s, "distance bias", Bias::distance, false),
       attention_case(s, "relative keys", Bias::relative, false),
       separate_attention_case(s),
       elementwise_case(s, "activation", "relu", inner, 1, 3,
@@ -422,6 +440,30 @@ std::vector<OpCase> op_cases(const Config& config) {
        .run = [offsets](Tape&, In x) { return kerple_bias(x[0], x[1], offsets); },
        .forward_bytes = s.bytes(s.H * offsets),
        .backward_bytes = s.bytes(s.H * offsets)},
+      {.op = "log_distance",
+       .shape = fmt::format("[{}]", offsets),
+       .inputs = {s.random({1}, 0.0, 0.1)},
+       .run = [first = 1 - s.T, offsets](Tape&, In x) { return log_distance(x[0], first, offsets); },
+       .forward_bytes = s.bytes(offsets),
+       .backward_bytes = s.bytes(offsets)},
+      {.op = "log_normalizer",
+       .shape = fmt::format("[{}]", s.T),
+       .inputs = {s.random({1}, 0.0, 0.1), s.random({1}, 0.0, 1.0)},
+       .run = [T = s.T](Tape&, In x) { return log_normalizer(x[0], x[1], static_cast<double>(T) / 2, T); },
+       .forward_bytes = s.bytes(s.T),
+       .backward_bytes = s.bytes(2 * s.T)},
+      {.op = "relu_lines",
+       .shape = fmt::format("[{}, {}]", s.H, kHiddenUnits),
+       .inputs = {s.random({kHiddenUnits}), s.random({kHiddenUnits}), s.random({s.H, kHiddenUnits}), s.random({s.H})},
+       .run = [](Tape&, In x) { return relu_lines(x[0], x[1], x[2], x[3]); },
+       .forward_bytes = s.bytes(3 * s.H * kHiddenUnits),
+       .backward_bytes = s.bytes(4 * s.H * kHiddenUnits)},
+      {.op = "relative_key_bias",
+       .shape = fmt::format("[{}, {}]", s.H, offsets),
+       .inputs = {s.random({offsets, s.H * s.dh}), s.random({s.H, s.dh}), s.random({s.H, s.dh})},
+       .run = [](Tape&, In x) { return relative_key_bias(x[0], x[1], x[2], 0.5); },
+       .forward_bytes = s.bytes(s.H * offsets * (s.dh + 1)),
+       .backward_bytes = s.bytes(s.H * offsets * (2 * s.dh + 1))},
   };
   if (s.dh % 2 == 0) {  // what rotates pairs
     cases.push_back(attention_case(s, "rotary", Bias::none, true));

@@ -4,7 +4,9 @@
 #include <limits>
 #include <memory>
 #include <ostream>
+#include <span>
 #include <string>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -29,6 +31,25 @@ struct Case {
   RopePairing pairing = RopePairing::interleaved;
   double scale = 0.4;
   int64_t batch = 2;
+  bool relative_values = false;  ///< as many as the relative keys
+  bool positions = false;        ///< keys do not stand at 0, 1, ...
+  bool query_bias = false;
+  bool keys_of_heads = false;  ///< each head has relative keys of its own
+  int64_t lines = 0;           ///< of the distance bias; 0: none
+
+  std::vector<int32_t> places() const {
+    std::vector<int32_t> out;
+    for (int64_t j = 0; j < keys; ++j) out.push_back(j == 0 ? 2 : out.back() + 1 + static_cast<int32_t>(5 * j % 4));
+    return out;
+  }
+  int64_t place(int64_t j) const { return positions ? places()[static_cast<std::size_t>(j)] : j; }
+  int64_t bias_origin() const { return positions ? place(keys - 1) : keys - 1; }
+  int64_t bias_columns() const { return positions ? 2 * bias_origin() + 1 : queries + keys - 1; }
+  int64_t bias_column(int64_t i, int64_t j) const { return place(j) - place(i) + bias_origin(); }
+  int64_t relative_row(int64_t i, int64_t j) const { return std::clamp(place(j) - place(i), -clip, clip) + clip; }
+  /// Where the query bias and, behind it, the operands of the distance bias stand among those of the case.
+  std::size_t query_bias_at() const { return 3U + (bias ? 1 : 0) + (clip >= 0 ? 1 : 0) + (relative_values ? 1 : 0); }
+  std::size_t distance_at() const { return query_bias_at() + (query_bias ? 1 : 0); }
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
@@ -43,32 +64,64 @@ std::vector<double> frequencies(const Case& c) {
 
 constexpr double kAttentionFactor = 1.1;
 
-/// Operands q, k, v and, where the case has them, offset bias and relative keys.
+/// Distance, normalizer and lines: distances that grow faster ahead than behind, and lines that do not meet.
+void append_distance_bias(const Case& c, std::vector<Tensor>& in) {
+  const int64_t last = c.place(c.keys - 1);
+  in.push_back(Tensor::zeros({c.bias_columns()}, DType::f64));
+  for (int64_t n = 0; n < c.bias_columns(); ++n) {
+    const int64_t offset = n - c.bias_origin();
+    const double step = (offset < 0 ? 2.5 : 4.0) / static_cast<double>(last + 1);
+    in.back().set(n, static_cast<double>(std::abs(offset)) * step);
+  }
+  in.push_back(random_tensor({last + 3}, DType::f64, 8));
+  for (int64_t i = 0; i < in.back().elements(); ++i) in.back().set(i, 0.2 + 0.2 * std::abs(in.back().at(i)));
+  in.push_back(random_tensor({2 * c.heads + 1, c.lines}, DType::f64, 9, 0.5));
+  for (int64_t n = 0; n + 1 < c.lines; ++n) {
+    in.back().set(n, 0.9 * static_cast<double>(n + 1) / static_cast<double>(c.lines));
+  }
+  in.back().set(c.lines - 1, kNan);  // not a knot
+}
+
+/// Operands q, k, v and, where the case has them, offset bias, relative keys, relative values, query bias and those of
+/// the distance bias.
 std::vector<Tensor> operands(const Case& c) {
   std::vector<Tensor> in = {random_tensor({c.batch, c.heads, c.queries, c.dk}, DType::f64, 1),
                             random_tensor({c.batch, c.kv_heads, c.keys, c.dk}, DType::f64, 2),
                             random_tensor({c.batch, c.kv_heads, c.keys, c.dv}, DType::f64, 3)};
-  if (c.bias) in.push_back(random_tensor({c.heads, c.queries + c.keys - 1}, DType::f64, 4));
-  if (c.clip >= 0) in.push_back(random_tensor({2 * c.clip + 1, c.dk}, DType::f64, 5));
+  if (c.bias) in.push_back(random_tensor({c.heads, c.bias_columns()}, DType::f64, 4));
+  if (c.clip >= 0) in.push_back(random_tensor({2 * c.clip + 1, (c.keys_of_heads ? c.heads : 1) * c.dk}, DType::f64, 5));
+  if (c.relative_values) in.push_back(random_tensor({2 * c.clip + 1, c.dv}, DType::f64, 6));
+  if (c.query_bias) in.push_back(random_tensor({c.heads, c.dk}, DType::f64, 7));
+  if (c.lines > 0) append_distance_bias(c, in);
   return in;
 }
 
 /// The options of a case but for its Vars, with the tables that they point to.
 struct Setting {
   Case c;
+  std::vector<int32_t> places;
   RotaryTable f32, f64;
 
-  explicit Setting(const Case& of) : c(of) {
+  explicit Setting(const Case& of) : c(of), places(of.places()) {
     if (c.rotary_dims == 0) return;
-    f32 = make_rotary_table(frequencies(c), kAttentionFactor, 0, c.keys, c.pairing, DType::f32);
-    f64 = make_rotary_table(frequencies(c), kAttentionFactor, 0, c.keys, c.pairing, DType::f64);
+    const auto table = [&](DType dtype) {
+      return c.positions ? make_rotary_table(frequencies(c), kAttentionFactor, places, c.pairing, dtype)
+                         : make_rotary_table(frequencies(c), kAttentionFactor, 0, c.keys, c.pairing, dtype);
+    };
+    f32 = table(DType::f32);
+    f64 = table(DType::f64);
   }
   AttentionOptions options(DType dtype, const std::vector<Var>& in) const {
     AttentionOptions o{.scale = c.scale, .mask = c.mask};
     if (c.rotary_dims > 0) o.rotary = dtype == DType::f32 ? &f32 : &f64;
     std::size_t next = 3;
     if (c.bias) o.offset_bias = in[next++];
-    if (c.clip >= 0) o.relative_keys = in[next];
+    if (c.clip >= 0) o.relative_keys = in[next++];
+    if (c.relative_values) o.relative_values = in[next++];
+    if (c.query_bias) o.query_bias = in[next++];
+    if (c.lines > 0) o.distance_bias = {.distance = in[next], .normalizer = in[next + 1], .lines = in[next + 2]};
+    if (c.positions) o.positions = places;
+    if (c.positions) o.offset_origin = c.bias_origin();
     return o;
   }
 };
@@ -115,6 +168,52 @@ void add_row(const Tensor& x, int64_t row, const std::vector<double>& values, do
   }
 }
 
+/// Relative key `row` as head h has it.
+std::vector<double> relative_key(const Case& c, const Tensor& table, int64_t row, int64_t h) {
+  const std::vector<double> all = row_of(table, row);
+  if (!c.keys_of_heads) return all;
+  return {all.begin() + h * c.dk, all.begin() + (h + 1) * c.dk};
+}
+
+void add_relative_key(const Case& c, const Tensor& table, int64_t row, int64_t h, const std::vector<double>& values) {
+  std::vector<double> all(static_cast<std::size_t>(table.shape[1]), 0.0);
+  std::copy(values.begin(), values.end(), all.begin() + (c.keys_of_heads ? h * c.dk : 0));
+  add_row(table, row, all, 1.0);
+}
+
+void add_to(const Tensor& x, int64_t at, double value) {
+  x.set(at, x.at(at) + value);
+}
+
+/// The line of the distance bias that a pair falls on.
+int64_t line_of(const Case& c, const std::vector<Tensor>& in, int64_t i, int64_t j) {
+  const std::size_t first = c.distance_at();
+  const double x = in[first].at(c.bias_column(i, j)) * in[first + 1].at(c.place(i));
+  int64_t line = 0;
+  while (line + 1 < c.lines && in[first + 2].at(line) <= x) ++line;
+  return line;
+}
+
+double distance_bias(const Case& c, const std::vector<Tensor>& in, int64_t h, int64_t i, int64_t j) {
+  const std::size_t first = c.distance_at();
+  const int64_t line = line_of(c, in, i, j);
+  const double x = in[first].at(c.bias_column(i, j)) * in[first + 1].at(c.place(i));
+  return in[first + 2].at((1 + h) * c.lines + line) * x + in[first + 2].at((1 + c.heads + h) * c.lines + line);
+}
+
+void distance_bias_backward(const Case& c, const std::vector<Tensor>& in, int64_t h, int64_t i, int64_t j, double ds,
+                            const std::vector<Tensor>& gradients) {
+  const std::size_t first = c.distance_at();
+  const int64_t line = line_of(c, in, i, j);
+  const double distance = in[first].at(c.bias_column(i, j));
+  const double normalizer = in[first + 1].at(c.place(i));
+  const double slope = in[first + 2].at((1 + h) * c.lines + line);
+  add_to(gradients[first], c.bias_column(i, j), ds * slope * normalizer);
+  add_to(gradients[first + 1], c.place(i), ds * slope * distance);
+  add_to(gradients[first + 2], (1 + h) * c.lines + line, ds * distance * normalizer);
+  add_to(gradients[first + 2], (1 + c.heads + h) * c.lines + line, ds);
+}
+
 struct Reference {
   Gradients run;
   std::vector<double> entropy, max_logit;
@@ -135,7 +234,8 @@ Reference reference(const Case& c, const std::vector<Tensor>& in, const Tensor& 
         const int64_t i = c.keys - c.queries + t;
         const int64_t query_row = (b * c.heads + h) * c.queries + t;
         std::vector<double> q = row_of(in[0], query_row);
-        if (c.rotary_dims > 0) turn(c, q, i, false);
+        for (std::size_t d = 0; d < q.size() && c.query_bias; ++d) q[d] += row_of(in[c.query_bias_at()], h)[d];
+        if (c.rotary_dims > 0) turn(c, q, c.place(i), false);
         std::vector<double> dq(q.size(), 0.0);
         std::vector<int64_t> seen;
         std::vector<std::vector<double>> keys;
@@ -145,13 +245,15 @@ Reference reference(const Case& c, const std::vector<Tensor>& in, const Tensor& 
           const bool global = i < c.mask.global_tokens || j < c.mask.global_tokens;
           if ((c.mask.causal && j > i) || (!near && !global)) continue;
           std::vector<double> k = row_of(in[1], (b * c.kv_heads + g) * c.keys + j);
-          if (c.rotary_dims > 0) turn(c, k, j, false);
+          if (c.rotary_dims > 0) turn(c, k, c.place(j), false);
           if (c.clip >= 0) {
-            const std::vector<double> a = row_of(in[relative], std::clamp(j - i, -c.clip, c.clip) + c.clip);
+            const std::vector<double> a = relative_key(c, in[relative], c.relative_row(i, j), h);
             for (std::size_t d = 0; d < k.size(); ++d) k[d] += a[d];
           }
           double score = c.scale * dot(q, k);
-          if (c.bias) score += in[3].at(h * (c.queries + c.keys - 1) + j - i + c.keys - 1);
+          const int64_t bias_at = h * c.bias_columns() + c.bias_column(i, j);
+          if (c.bias) score += in[3].at(bias_at);
+          if (c.lines > 0) score += distance_bias(c, in, h, i, j);
           if (score == -kInfinity) continue;
           seen.push_back(j);
           keys.push_back(k);
@@ -172,9 +274,16 @@ Reference reference(const Case& c, const std::vector<Tensor>& in, const Tensor& 
           p.push_back(std::exp(s[n] - largest) / sum);
           if (p[n] > 0) entropy -= p[n] * std::log(p[n]);
           const int64_t key_row = (b * c.kv_heads + g) * c.keys + seen[n];
-          add_row(out.run.value, query_row, row_of(in[2], key_row), p[n]);
+          std::vector<double> value = row_of(in[2], key_row);
+          if (c.relative_values) {
+            const int64_t row = c.relative_row(i, seen[n]);
+            const std::vector<double> added = row_of(in[relative + 1], row);
+            for (std::size_t d = 0; d < value.size(); ++d) value[d] += added[d];
+            add_row(out.run.inputs[relative + 1], row, dy_row, p[n]);
+          }
+          add_row(out.run.value, query_row, value, p[n]);
           add_row(out.run.inputs[2], key_row, dy_row, p[n]);
-          dp.push_back(dot(dy_row, row_of(in[2], key_row)));
+          dp.push_back(dot(dy_row, value));
           mean += p[n] * dp[n];
         }
         for (std::size_t n = 0; n < seen.size(); ++n) {
@@ -186,16 +295,17 @@ Reference reference(const Case& c, const std::vector<Tensor>& in, const Tensor& 
             dk[d] = c.scale * ds * q[d];
           }
           if (c.clip >= 0) {
-            add_row(out.run.inputs[relative], std::clamp(j - i, -c.clip, c.clip) + c.clip, dk, 1.0);
+            add_relative_key(c, out.run.inputs[relative], c.relative_row(i, j), h, dk);
           }
           if (c.bias) {
-            const int64_t at = h * (c.queries + c.keys - 1) + j - i + c.keys - 1;
-            out.run.inputs[3].set(at, out.run.inputs[3].at(at) + ds);
+            add_to(out.run.inputs[3], h * c.bias_columns() + c.bias_column(i, j), ds);
           }
-          if (c.rotary_dims > 0) turn(c, dk, j, true);
+          if (c.lines > 0) distance_bias_backward(c, in, h, i, j, ds, out.run.inputs);
+          if (c.rotary_dims > 0) turn(c, dk, c.place(j), true);
           add_row(out.run.inputs[1], (b * c.kv_heads + g) * c.keys + j, dk, 1.0);
         }
-        if (c.rotary_dims > 0) turn(c, dq, i, true);
+        if (c.rotary_dims > 0) turn(c, dq, c.place(i), true);
+        if (c.query_bias) add_row(out.run.inputs[c.query_bias_at()], h, dq, 1.0);
         add_row(out.run.inputs[0], query_row, dq, 1.0);
       }
     }
@@ -303,6 +413,138 @@ std::vector<Case> cases() {
       {.name = "relative_clip_0", .queries = 5, .keys = 5, .clip = 0},
       {.name = "relative_130", .queries = 130, .keys = 130, .heads = 4, .kv_heads = 1, .clip = 16},
       {.name = "relative_70_all", .queries = 70, .keys = 70, .mask = all, .clip = 40},
+      {.name = "values_13", .queries = 13, .keys = 13, .clip = 4, .relative_values = true},
+      {.name = "values_clip_0", .queries = 5, .keys = 5, .clip = 0, .relative_values = true},
+      {.name = "values_130",
+       .queries = 130,
+       .keys = 130,
+       .heads = 4,
+       .kv_heads = 1,
+       .dv = 17,
+       .clip = 16,
+       .relative_values = true},
+      {.name = "values_70_all", .queries = 70, .keys = 70, .mask = all, .clip = 40, .relative_values = true},
+      {.name = "values_130_window",
+       .queries = 130,
+       .keys = 130,
+       .mask = {false, 9, 3},
+       .dv = 3,
+       .clip = 12,
+       .relative_values = true},
+      {.name = "values_of_13_among_70", .queries = 13, .keys = 70, .bias = true, .clip = 2, .relative_values = true},
+      {.name = "values_of_few",
+       .queries = 3,
+       .keys = 150,
+       .mask = {true, 80, 3},
+       .heads = 4,
+       .kv_heads = 2,
+       .dv = 37,
+       .clip = 90,
+       .rotary_dims = 6,
+       .relative_values = true},
+      {.name = "values_of_few_all", .queries = 4, .keys = 90, .mask = all, .clip = 3, .relative_values = true},
+      {.name = "positions_13", .queries = 13, .keys = 13, .bias = true, .positions = true},
+      {.name = "positions_130_all",
+       .queries = 130,
+       .keys = 130,
+       .mask = all,
+       .heads = 4,
+       .kv_heads = 2,
+       .bias = true,
+       .clip = 40,
+       .rotary_dims = 6,
+       .relative_values = true,
+       .positions = true},
+      {.name = "positions_130_window",
+       .queries = 130,
+       .keys = 130,
+       .mask = {true, 9, 3},
+       .bias = true,
+       .clip = 20,
+       .relative_values = true,
+       .positions = true},
+      {.name = "positions_13_of_70", .queries = 13, .keys = 70, .bias = true, .clip = 500, .positions = true},
+      {.name = "positions_of_few",
+       .queries = 3,
+       .keys = 150,
+       .mask = {true, 80, 3},
+       .bias = true,
+       .clip = 90,
+       .rotary_dims = 6,
+       .relative_values = true,
+       .positions = true},
+      {.name = "query_bias_13", .queries = 13, .keys = 13, .dk = 9, .query_bias = true},
+      {.name = "heads_keys_13",
+       .queries = 13,
+       .keys = 13,
+       .heads = 4,
+       .kv_heads = 2,
+       .clip = 12,
+       .query_bias = true,
+       .keys_of_heads = true},
+      {.name = "heads_keys_130",
+       .queries = 130,
+       .keys = 130,
+       .dk = 9,
+       .bias = true,
+       .clip = 129,
+       .relative_values = true,
+       .query_bias = true,
+       .keys_of_heads = true},
+      {.name = "heads_keys_130_all",
+       .queries = 130,
+       .keys = 130,
+       .mask = {false, 20, 0},
+       .clip = 129,
+       .rotary_dims = 4,
+       .query_bias = true,
+       .keys_of_heads = true},
+      {.name = "heads_keys_positions_70",
+       .queries = 70,
+       .keys = 90,
+       .clip = 400,
+       .positions = true,
+       .query_bias = true,
+       .keys_of_heads = true},
+      {.name = "heads_keys_of_few",
+       .queries = 3,
+       .keys = 150,
+       .heads = 4,
+       .kv_heads = 2,
+       .dk = 19,
+       .bias = true,
+       .clip = 149,
+       .query_bias = true,
+       .keys_of_heads = true},
+      {.name = "lines_one_token", .queries = 1, .keys = 1, .lines = 3},
+      {.name = "lines_13", .queries = 13, .keys = 13, .lines = 6},
+      {.name = "lines_13_all", .queries = 13, .keys = 13, .mask = all, .heads = 4, .kv_heads = 2, .lines = 4},
+      {.name = "lines_one_alone_130", .queries = 130, .keys = 130, .lines = 1},
+      {.name = "lines_130", .queries = 130, .keys = 130, .heads = 4, .kv_heads = 1, .lines = 40},
+      {.name = "lines_130_all", .queries = 130, .keys = 130, .mask = all, .bias = true, .clip = 9, .lines = 33},
+      {.name = "lines_130_window", .queries = 130, .keys = 130, .mask = {false, 20, 3}, .lines = 33},
+      {.name = "lines_13_of_70", .queries = 13, .keys = 70, .rotary_dims = 6, .lines = 9},
+      {.name = "lines_of_few",
+       .queries = 3,
+       .keys = 150,
+       .mask = {true, 80, 3},
+       .heads = 4,
+       .kv_heads = 2,
+       .lines = 33},
+      {.name = "lines_of_few_all", .queries = 4, .keys = 90, .mask = all, .lines = 9},
+      {.name = "lines_positions_13", .queries = 13, .keys = 13, .positions = true, .lines = 6},
+      {.name = "lines_positions_130_all",
+       .queries = 130,
+       .keys = 130,
+       .mask = all,
+       .heads = 4,
+       .kv_heads = 2,
+       .bias = true,
+       .positions = true,
+       .query_bias = true,
+       .lines = 33},
+      {.name = "lines_positions_13_of_70", .queries = 13, .keys = 70, .positions = true, .lines = 33},
+      {.name = "lines_positions_of_few", .queries = 3, .keys = 150, .positions = true, .lines = 33},
       {.name = "rotary_13", .queries = 13, .keys = 13, .rotary_dims = 6},
       {.name = "rotary_70_split",
        .queries = 70,
@@ -400,6 +642,10 @@ TEST(AttentionTest, GradientsMatchDifferences) {
        {Case{.name = "", .queries = 5, .keys = 5, .heads = 4, .kv_heads = 2, .dk = 3, .dv = 4, .bias = true},
         Case{.name = "", .queries = 3, .keys = 6, .mask = {false, 2, 1}, .dk = 4, .dv = 3, .clip = 2, .batch = 1},
         Case{.name = "", .queries = 6, .keys = 6, .mask = {true, 2, 1}, .dk = 5, .dv = 5, .rotary_dims = 4},
+        Case{.name = "", .queries = 3, .keys = 6, .dk = 4, .dv = 3, .clip = 2, .relative_values = true},
+        Case{.name = "", .queries = 4, .keys = 6, .bias = true, .clip = 6, .rotary_dims = 2, .positions = true},
+        Case{.name = "", .queries = 4, .keys = 6, .clip = 5, .query_bias = true, .keys_of_heads = true},
+        Case{.name = "", .queries = 4, .keys = 6, .positions = true, .lines = 1},
         Case{.name = "", .queries = 1, .keys = 1, .dk = 1, .dv = 1}}) {
     EXPECT_LT(gradient_error(attention_of(c), operands(c)), 2e-9);
   }
@@ -439,9 +685,9 @@ TEST(AttentionTest, PackedEqualsSeparateBitForBit) {
       const Gradients separate = run_under(attention_of(c), in, dy);
       const Function f = [&, setting = Setting(c)](Tape&, const std::vector<Var>& leaves) {
         // The options count q, k and v as three.
-        const AttentionOptions options =
-            setting.options(DType::f64, {leaves[0], leaves[0], leaves[0], leaves[1], leaves[2]});
-        return attention_packed(leaves[0], c.heads, kv_heads, options);
+        std::vector<Var> all(2, leaves[0]);
+        all.insert(all.end(), leaves.begin(), leaves.end());
+        return attention_packed(leaves[0], c.heads, kv_heads, setting.options(DType::f64, all));
       };
       const Gradients packed = run_under(f, {qkv, in[3], in[4]}, packed_dy);
       for (int64_t e = 0; e < dy.elements(); ++e) {
@@ -491,7 +737,15 @@ TEST(AttentionTest, AddsToGradientsThatAreThere) {
 }
 
 TEST(AttentionTest, GivesGradientsOnlyToThoseThatWantThem) {
-  const Case c{.name = "", .queries = 13, .keys = 13, .bias = true, .clip = 2};
+  const Case c{.name = "",
+               .queries = 13,
+               .keys = 13,
+               .bias = true,
+               .clip = 2,
+               .relative_values = true,
+               .query_bias = true,
+               .keys_of_heads = true,
+               .lines = 5};
   const std::vector<Tensor> in = operands(c);
   const Tensor dy = cotangent_of(c);
   const Gradients all = run_under(attention_of(c), in, dy);
@@ -666,29 +920,30 @@ TEST(AttentionTest, FewQueriesShowAVisibleNanAndNoOther) {
   }
 }
 
-TEST(AttentionTest, AVisibleNanInABiasOrARelativeKeyShows) {
+TEST(AttentionTest, AVisibleNanInABiasOrARelativeKeyOrValueShows) {
   for (const DType dtype : {DType::f64, DType::f32}) {
-    for (const int64_t T : {9, 70}) {
-      const Case c{.name = "", .queries = T, .keys = T, .bias = true, .clip = 3};
+    for (const int64_t T : {4, 9, 70}) {
+      const Case c{.name = "", .queries = T, .keys = T, .bias = true, .clip = 3, .relative_values = true};
       // Of offset -2: seen by every query from the third on.
-      for (const std::size_t operand : {3u, 4u}) {
+      for (const std::size_t operand : {3u, 4u, 5u}) {
         for (const double x : {kNan, kInfinity}) {
-          // Times a negative element of a query, an infinity hides the key instead.
-          if (operand == 4 && x == kInfinity) continue;
+          // Times a negative element of a query, an infinity hides the key instead; as a value it stays one.
+          if (operand != 3 && x == kInfinity) continue;
           std::vector<Tensor> in;
           for (const Tensor& tensor : operands(c)) in.push_back(cast(tensor, dtype));
           if (operand == 3) {
             for (int64_t h = 0; h < c.heads; ++h) in[3].set(h * (2 * T - 1) + T - 1 - 2, x);
           } else {
-            in[4].set(1 * c.dk, x);
+            in[operand].set(1 * c.dk, x);
           }
           const Gradients got = run_under(attention_of(c), in, cast(cotangent_of(c), dtype));
           for (int64_t t = 0; t < T; ++t) {
             EXPECT_EQ(std::isnan(got.value.at(t * c.dv)), t >= 2) << "query " << t << ", operand " << operand;
           }
           bool shows = false;
-          for (int64_t i = 0; i < got.inputs[2].elements(); ++i) shows = shows || std::isnan(got.inputs[2].at(i));
-          EXPECT_TRUE(shows) << "gradient of v, operand " << operand;
+          const Tensor& gradient = got.inputs[operand == 5 ? 0 : 2];
+          for (int64_t i = 0; i < gradient.elements(); ++i) shows = shows || std::isnan(gradient.at(i));
+          EXPECT_TRUE(shows) << "gradient of " << (operand == 5 ? "q" : "v") << ", operand " << operand;
         }
       }
     }
@@ -705,13 +960,50 @@ TEST(AttentionTest, RefusesOperandsOfSeveralDtypes) {
   EXPECT_THROW(attention(q, q, wide, {}), Error);
   EXPECT_THROW(attention(q, q, q, {.offset_bias = leaf({2, 5}, DType::f64)}), Error);
   EXPECT_THROW(attention(q, q, q, {.relative_keys = leaf({3, 4}, DType::f64)}), Error);
+  const DistanceBias narrow{tape.leaf(Tensor::zeros({5}, DType::f32)), leaf({3}, DType::f32), leaf({5, 2}, DType::f32)};
+  EXPECT_NO_THROW(attention(q, q, q, {.distance_bias = narrow}));
+  for (Var DistanceBias::*operand : {&DistanceBias::distance, &DistanceBias::normalizer, &DistanceBias::lines}) {
+    DistanceBias mixed = narrow;
+    mixed.*operand = tape.leaf(Tensor::zeros((narrow.*operand).shape(), DType::f64));
+    EXPECT_THROW(attention(q, q, q, {.distance_bias = mixed}), Error);
+  }
   const RotaryTable table =
       make_rotary_table(std::vector<double>{1.0, 0.1}, 1.0, 0, 3, RopePairing::split_half, DType::f64);
   EXPECT_THROW(attention(q, q, q, {.rotary = &table}), Error);
 }
 
-TEST(AttentionTest, BiasesAndRelativeKeysOfFutureOffsetsDoNotLeak) {
-  const Case c{.name = "", .queries = 13, .keys = 13, .bias = true, .clip = 3};
+TEST(AttentionTest, ServesEveryAdditionRowByRowAsInTiles) {
+  // A key that no query sees is NaN, so that no tile can be used.
+  for (const bool positions : {false, true}) {
+    for (const bool keys_of_heads : {false, true}) {
+      for (const int64_t T : {3, 9, 70}) {
+        const Case c{.name = "",
+                     .queries = T,
+                     .keys = T + 9,
+                     .mask = {true, 5, 0},
+                     .heads = 4,
+                     .kv_heads = 2,
+                     .bias = true,
+                     .clip = 4,
+                     .rotary_dims = 4,
+                     .relative_values = true,
+                     .positions = positions,
+                     .query_bias = true,
+                     .keys_of_heads = keys_of_heads,
+                     .lines = 9};
+        std::vector<Tensor> in = operands(c);
+        const Tensor dy = cotangent_of(c);
+        const Gradients expected = run_under(attention_of(c), in, dy);
+        EXPECT_LT(run_error(expected, reference(c, in, dy).run), 1e-12) << T;
+        poison(c, in[1], 0, 2, kNan);
+        EXPECT_LT(run_error(run_under(attention_of(c), in, dy), expected), 1e-12) << T;
+      }
+    }
+  }
+}
+
+TEST(AttentionTest, BiasesAndRelativeKeysAndValuesOfFutureOffsetsDoNotLeak) {
+  const Case c{.name = "", .queries = 13, .keys = 13, .bias = true, .clip = 3, .relative_values = true};
   const std::vector<Tensor> clean = operands(c);
   const Tensor dy = cotangent_of(c);
   const Gradients expected = run_under(attention_of(c), clean, dy);
@@ -719,12 +1011,33 @@ TEST(AttentionTest, BiasesAndRelativeKeysOfFutureOffsetsDoNotLeak) {
     std::vector<Tensor> in = clean;
     in[3] = copy(clean[3]);
     in[4] = copy(clean[4]);
+    in[5] = copy(clean[5]);
     for (int64_t h = 0; h < c.heads; ++h) {
       for (int64_t offset = 1; offset < 13; ++offset) in[3].set(h * 25 + 12 + offset, x);
     }
     EXPECT_LT(run_error(run_under(attention_of(c), in, dy), expected), 1e-12) << "bias " << x;
     for (int64_t i = 4 * c.dk; i < 7 * c.dk; ++i) in[4].set(i, x);
     EXPECT_LT(run_error(run_under(attention_of(c), in, dy), expected), 1e-12) << "bias and keys " << x;
+    for (int64_t i = 4 * c.dv; i < 7 * c.dv; ++i) in[5].set(i, x);
+    EXPECT_LT(run_error(run_under(attention_of(c), in, dy), expected), 1e-12) << "bias, keys and values " << x;
+  }
+}
+
+TEST(AttentionTest, DistancesOfFutureOffsetsAndPositionsDoNotLeakAndAVisibleNanShows) {
+  for (const int64_t T : {4, 13, 70}) {
+    const Case c{.name = "", .queries = T, .keys = T, .lines = 5};
+    const std::vector<Tensor> clean = operands(c);
+    const Tensor dy = cotangent_of(c);
+    const Gradients expected = run_under(attention_of(c), clean, dy);
+    std::vector<Tensor> in = clean;
+    in[3] = copy(clean[3]);
+    in[4] = copy(clean[4]);
+    for (int64_t offset = 1; offset < T; ++offset) in[3].set(T - 1 + offset, kNan);
+    for (int64_t i = T; i < in[4].elements(); ++i) in[4].set(i, kNan);  // where no query stands
+    EXPECT_LT(run_error(run_under(attention_of(c), in, dy), expected), 1e-12) << T;
+    in[4].set(2, kNan);
+    const Gradients got = run_under(attention_of(c), in, dy);
+    for (int64_t t = 0; t < T; ++t) EXPECT_EQ(std::isnan(got.value.at(t * c.dv)), t == 2) << t;
   }
 }
 
@@ -760,13 +1073,16 @@ TEST(AttentionTest, GreatScoresDoNotOverflow) {
 
 TEST(AttentionTest, CachedQueriesEqualThoseOfAFullPass) {
   for (const int64_t S : {5, 70, 130}) {
-    Case full{.name = "", .queries = S, .keys = S, .clip = 3, .rotary_dims = 4};
+    Case full{.name = "", .queries = S, .keys = S, .clip = 3, .rotary_dims = 4, .relative_values = true, .lines = 9};
     const std::vector<Tensor> in = operands(full);
     const Tensor y = run_under(attention_of(full), in, cotangent_of(full)).value;
     for (const int64_t T : {int64_t{1}, int64_t{2}, S / 2}) {
       Case cached = full;
       cached.queries = T;
       std::vector<Tensor> last = in;
+      // As many offsets ahead as there are queries after the first.
+      Tensor& distance = last[full.distance_at()];
+      distance.shape = {S + T - 1};
       last[0] = Tensor::zeros({full.batch, full.heads, T, full.dk}, DType::f64);
       const auto element_of_full = [&](int64_t i) { return (i / (T * 6) * S + S - T + i / 6 % T) * 6 + i % 6; };
       for (int64_t i = 0; i < last[0].elements(); ++i) last[0].set(i, in[0].at(element_of_full(i)));
@@ -788,7 +1104,9 @@ TEST(AttentionTest, MemoryGrowsLinearlyWithTheLength) {
                  .kv_heads = 1,
                  .bias = true,
                  .clip = 3,
-                 .batch = 1};
+                 .batch = 1,
+                 .relative_values = true,
+                 .lines = 9};
     std::vector<Var> leaves;
     std::vector<Tensor> in;
     for (const Tensor& x : operands(c)) in.push_back(cast(x, DType::f32));
@@ -847,29 +1165,45 @@ TEST(AttentionTest, ASequenceAmongLongerOnesIsServedAsIfAlone) {
   const std::vector<int64_t> key_end = {150, 150, 150, 131, 9};  // the last has no key at all
   for (const AttentionMask& mask :
        {AttentionMask{}, AttentionMask{.window_radius = 5, .global_tokens = 2}, AttentionMask{.causal = false}}) {
-    for (const int64_t queries : {kKeys, int64_t{3}}) {
+    for (const auto& [queries, sampled] : {std::pair{kKeys, false}, {int64_t{3}, false}, {kKeys, true}, {3, true}}) {
       if (queries < kKeys && !mask.causal) continue;
       SCOPED_TRACE(::testing::Message() << queries << " queries, causal " << mask.causal << ", window "
-                                        << mask.window_radius);
+                                        << mask.window_radius << ", positions " << sampled);
+      const std::vector<int32_t> places = Case{.name = "", .keys = kKeys}.places();
+      const int64_t span = sampled ? places.back() - places.front() : kKeys - 1;
       const RotaryTable rotary =
           make_rotary_table(std::vector<double>{1.0, 0.3}, 1.1, 0, kKeys, RopePairing::split_half, DType::f64);
-      const auto options = [&](Var bias, int64_t origin, Var relative) {
+      const auto options = [&](Var bias, int64_t origin, Var relative_keys, Var relative_values,
+                               const DistanceBias& distance_bias) {
         return AttentionOptions{.scale = 0.4,
                                 .mask = mask,
                                 .rotary = &rotary,
                                 .offset_bias = bias,
                                 .offset_origin = origin,
-                                .relative_keys = relative};
+                                .distance_bias = distance_bias,
+                                .relative_keys = relative_keys,
+                                .relative_values = relative_values,
+                                .positions = sampled ? places : std::span<const int32_t>()};
       };
-      const std::vector<Tensor> in = {
-          random_tensor({5, 4, queries, 6}, DType::f64, 1), random_tensor({5, 2, kKeys, 6}, DType::f64, 2),
-          random_tensor({5, 2, kKeys, 5}, DType::f64, 3), random_tensor({4, 2 * kKeys + 7}, DType::f64, 4),
-          random_tensor({5, 6}, DType::f64, 5)};
-      const int64_t origin = kKeys + 2;
+      Tensor distance = Tensor::zeros({2 * span + 9}, DType::f64);
+      for (int64_t n = 0; n < distance.elements(); ++n)
+        distance.set(n, 0.2 * static_cast<double>(std::abs(n - span - 3)));
+      Tensor lines = random_tensor({9, 4}, DType::f64, 9);
+      for (int64_t n = 0; n < 3; ++n) lines.set(n, static_cast<double>(n) + 0.3);
+      const std::vector<Tensor> in = {random_tensor({5, 4, queries, 6}, DType::f64, 1),
+                                      random_tensor({5, 2, kKeys, 6}, DType::f64, 2),
+                                      random_tensor({5, 2, kKeys, 5}, DType::f64, 3),
+                                      random_tensor({4, 2 * span + 9}, DType::f64, 4),
+                                      random_tensor({5, 6}, DType::f64, 5),
+                                      random_tensor({5, 5}, DType::f64, 7),
+                                      distance,
+                                      random_tensor({places.back() + 1}, DType::f64, 8, 0.02, 0.1),
+                                      lines};
+      const int64_t origin = span + 3;
       const Tensor dy = random_tensor({5, 4, queries, 5}, DType::f64, 6);
       const Gradients together = run_under(
           [&](Tape&, const std::vector<Var>& x) {
-            AttentionOptions o = options(x[3], origin, x[4]);
+            AttentionOptions o = options(x[3], origin, x[4], x[5], {x[6], x[7], x[8]});
             o.first_key = first_key;
             o.key_end = key_end;
             return attention(x[0], x[1], x[2], o);
@@ -888,10 +1222,10 @@ TEST(AttentionTest, ASequenceAmongLongerOnesIsServedAsIfAlone) {
         if (end > begin) {
           const Gradients alone = run_under(
               [&](Tape&, const std::vector<Var>& x) {
-                return attention(x[0], x[1], x[2], options(x[3], origin, x[4]));
+                return attention(x[0], x[1], x[2], options(x[3], origin, x[4], x[5], {x[6], x[7], x[8]}));
               },
               {rows_of_sequence(in[0], b, skipped, shown), rows_of_sequence(in[1], b, begin, end),
-               rows_of_sequence(in[2], b, begin, end), in[3], in[4]},
+               rows_of_sequence(in[2], b, begin, end), in[3], in[4], in[5], in[6], in[7], in[8]},
               rows_of_sequence(dy, b, skipped, shown));
           EXPECT_LT(greatest_difference(alone.value, rows_of_sequence(together.value, b, skipped, shown)), 1e-13);
           if (end == kKeys) {
@@ -951,13 +1285,16 @@ TEST(AttentionTest, GradientsOfSequencesOfUnequalLengthMatchDifferences) {
                               {.scale = 0.6,
                                .mask = {.causal = causal},
                                .offset_bias = in[1],
+                               .distance_bias = {in[4], in[5], in[6]},
                                .relative_keys = in[2],
+                               .relative_values = in[3],
                                .first_key = first_key,
                                .key_end = key_end});
     };
-    EXPECT_LT(gradient_error(f, {random_tensor({3, 7, 12}, DType::f64, 1), random_tensor({2, 13}, DType::f64, 2),
-                                 random_tensor({3, 3}, DType::f64, 3)}),
-              2e-9);
+    std::vector<Tensor> in = {random_tensor({3, 7, 12}, DType::f64, 1), random_tensor({2, 13}, DType::f64, 2),
+                              random_tensor({3, 3}, DType::f64, 3), random_tensor({3, 3}, DType::f64, 4)};
+    append_distance_bias({.name = "", .queries = 7, .keys = 7, .lines = 2}, in);
+    EXPECT_LT(gradient_error(f, in), 2e-9);
   }
 }
 
@@ -1014,6 +1351,25 @@ TEST(AttentionTest, RefusesHeadsAndSequencesThatDoNotFit) {
   refuses({}, {5, 4});
 }
 
+TEST(AttentionTest, RefusesPositionsThatDoNotFit) {
+  Workspace workspace;
+  Tape tape(workspace, Mode::inference);
+  const auto make = [&](const Shape& shape) { return tape.constant(Tensor::zeros(shape, DType::f64)); };
+  const Var q = make({1, 2, 3, 6});
+  const auto refusal = [&](const std::vector<int32_t>& positions, int64_t columns, int64_t origin) {
+    return message_of([&] {
+      attention(q, q, q, {.offset_bias = make({2, columns}), .offset_origin = origin, .positions = positions});
+    });
+  };
+  EXPECT_EQ(refusal({1, 4, 6}, 11, 5), "");
+  EXPECT_EQ(refusal({1, 4, 6, 9}, 11, 5), "") << "the positions of a longer pass";
+  EXPECT_NE(refusal({1, 4}, 11, 5).find("2 positions for 3 keys"), std::string::npos);
+  EXPECT_NE(refusal({1, 4, 4}, 11, 5).find("position 4 of key 2"), std::string::npos);
+  EXPECT_NE(refusal({1, 4, 6}, 11, 4).find("need 11 from -5 on"), std::string::npos);
+  EXPECT_NE(refusal({1, 4, 6}, 10, 5).find("10 columns"), std::string::npos);
+  EXPECT_NE(refusal({1, 4, 6}, 5, -1).find("offset_origin"), std::string::npos);
+}
+
 TEST(AttentionTest, RefusesOperandsThatDoNotFit) {
   Workspace workspace;
   Tape tape(workspace, Mode::inference);
@@ -1035,6 +1391,33 @@ TEST(AttentionTest, RefusesOperandsThatDoNotFit) {
             }).find("offset_bias"),
             std::string::npos);
   EXPECT_NE(message_of([&] { attention(q, k, k, {.relative_keys = make({4, 6})}); }).find("4 rows"), std::string::npos);
+  EXPECT_NE(message_of([&] {
+              attention(q, k, k, {.relative_keys = make({5, 6}), .relative_values = make({3, 6})});
+            }).find("relative_keys has 5 rows, relative_values 3"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] {
+              attention(q, k, k, {.query_bias = make({2, 6})});
+            }).find("query_bias"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] {
+              attention(q, k, k, {.relative_keys = make({5, 12})});
+            }).find("relative_keys"),
+            std::string::npos);
+  const auto refusal = [&](const DistanceBias& bias, int64_t origin = -1) {
+    return message_of([&] { attention(q, k, k, {.offset_origin = origin, .distance_bias = bias}); });
+  };
+  EXPECT_EQ(refusal({make({5}), make({3}), make({9, 2})}), "");
+  EXPECT_EQ(refusal({make({9}), make({4}), make({9, 1})}, 3), "");
+  EXPECT_NE(refusal({make({6}), make({3}), make({9, 2})}).find("distance has 6 columns, expected 5"),
+            std::string::npos);
+  EXPECT_NE(refusal({make({5}), make({3}), make({9, 2})}, 3).find("from offset -3 on"), std::string::npos);
+  EXPECT_NE(refusal({make({5}), make({2}), make({9, 2})}).find("2 positions; a query stands at 2"), std::string::npos);
+  EXPECT_NE(refusal({make({5}), make({3}), make({8, 2})}).find("distance_bias.lines"), std::string::npos);
+  EXPECT_NE(refusal({make({5}), {}, make({9, 2})}).find("no normalizer"), std::string::npos);
+  Tensor shrinking = Tensor::zeros({5}, DType::f64);
+  shrinking.set(4, -1.0);
+  EXPECT_NE(refusal({tape.constant(shrinking), make({3}), make({9, 2})}).find("is 0 at offset 1 and -1 at 2"),
+            std::string::npos);
   const RotaryTable table =
       make_rotary_table(std::vector<double>{1.0, 0.1}, 1.0, 0, 2, RopePairing::interleaved, DType::f64);
   EXPECT_NE(message_of([&] { attention(q, k, k, {.rotary = &table}); }).find("2 positions"), std::string::npos);

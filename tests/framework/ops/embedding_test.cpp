@@ -58,6 +58,23 @@ TEST(AddPositionsTest, AddsTheRowsFromStartToEverySequence) {
   check_op(positions_from_2, in);
 }
 
+TEST(AddPositionsTest, TakesTheRowsThatItIsTold) {
+  const std::vector<int32_t> positions = {1, 2, 4, 7, 8};
+  const std::vector<int64_t> first_token = {0, 3};
+  const Function f = [&](Tape&, const std::vector<Var>& in) {
+    return add_positions(in[0], in[1], {.start = 2, .first_token = first_token, .positions = positions});
+  };
+  const std::vector<Tensor> in = {random_tensor({2, 3, 7}, DType::f64, 1), random_tensor({9, 7}, DType::f64, 2)};
+  const Tensor y = run(f, in).value;
+  // The second sequence begins with its second place here.
+  const std::vector<int64_t> rows = {4, 7, 8, -1, 1, 2};
+  for (int64_t i = 0; i < 42; ++i) {
+    const int64_t row = rows[static_cast<std::size_t>(i / 7)];
+    EXPECT_EQ(y.at(i), in[0].at(i) + (row < 0 ? 0.0 : in[1].at(row * 7 + i % 7)));
+  }
+  check_op(f, in);
+}
+
 TEST(AddPositionsTest, RefusesPositionsBeyondTheTable) {
   Workspace workspace;
   Tape tape(workspace, Mode::train);
@@ -66,6 +83,11 @@ TEST(AddPositionsTest, RefusesPositionsBeyondTheTable) {
   EXPECT_NO_THROW(add_positions(x, table, {.start = 1}));
   EXPECT_THROW(add_positions(x, table, {.start = 2}), Error);
   EXPECT_THROW(add_positions(x, table, {.start = -1}), Error);
+  const std::vector<int32_t> within = {0, 2, 3};
+  const std::vector<int32_t> beyond = {0, 2, 4};
+  EXPECT_NO_THROW(add_positions(x, table, {.positions = within}));
+  EXPECT_THROW(add_positions(x, table, {.start = 1, .positions = within}), Error);
+  EXPECT_THROW(add_positions(x, table, {.positions = beyond}), Error);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "framework/ops/index_loss.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <ostream>
@@ -9,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "framework/ops/elementwise.h"
+#include "framework/ops/index_scores.h"
 #include "framework/ops/select_top_k.h"
 #include "tests/framework/instruction_sets.h"
 
@@ -473,6 +475,95 @@ TEST(IndexLossTest, RefusesWhatDoesNotFit) {
   EXPECT_THROW(index_loss(q, k, w, other, 1.0), Error);
   const std::vector<int32_t> future{1, 0, 0};
   EXPECT_THROW(index_loss(q, k, w, teacher, SelectedKeys{1, 3, 1, future.data()}, 1.0), Error);
+}
+
+/// Its two ways, by tiles over what is visible and row by row over what is selected, agree on
+/// every addition with the attention that it is told of.
+TEST(IndexLossTest, KnowsWhatTheTeacherAddsToScores) {
+  constexpr int64_t kKeys = 7;
+  const std::vector<int32_t> places = {0, 2, 3, 7, 8, 12, 13};
+  for (const bool sampled : {false, true}) {
+    for (const int64_t key_heads : {1, 2}) {
+      Workspace workspace;
+      Tape tape(workspace, Mode::inference);
+      const auto make = [&](const Shape& shape, uint64_t seed) {
+        return tape.constant(random_tensor(shape, DType::f64, seed));
+      };
+      constexpr int64_t kOrigin = 16;
+      Tensor distance = Tensor::zeros({33}, DType::f64);
+      for (int64_t n = 0; n < 33; ++n) distance.set(n, 0.2 * static_cast<double>(std::abs(n - kOrigin)));
+      Tensor lines = random_tensor({5, 3}, DType::f64, 9);
+      lines.set(0, 0.3);
+      lines.set(1, 0.9);
+      const AttentionOptions options{.scale = 0.7,
+                                     .mask = {true, -1, 0},
+                                     .offset_bias = make({2, 33}, 4),
+                                     .offset_origin = kOrigin,
+                                     .distance_bias = {tape.constant(distance), make({14}, 8), tape.constant(lines)},
+                                     .query_bias = make({2, 3}, 5),
+                                     .relative_keys = make({5, key_heads * 3}, 6),
+                                     .relative_values = make({5, 3}, 7),
+                                     .positions = sampled ? places : std::span<const int32_t>()};
+      const IndexTeacher teacher{
+          .q = {make({1, kKeys, 2 * 3}, 1), 0, 2, 3}, .k = {make({1, kKeys, 2 * 3}, 2), 0, 2, 3}, .options = options};
+      // The probabilities of each head: attention over values that are the rows of an identity.
+      Tensor identity = Tensor::zeros({1, kKeys, kKeys}, DType::f64);
+      for (int64_t j = 0; j < kKeys; ++j) identity.set(j * kKeys + j, 1.0);
+      double entropy = 0;
+      double cross = 0;
+      const Var q = make({1, kKeys, 2}, 10);
+      const Var k = make({1, kKeys, 2}, 11);
+      const Var w = make({1, kKeys, 1}, 12);
+      std::vector<double> p(kKeys * kKeys, 0.0);
+      for (int64_t h = 0; h < 2; ++h) {
+        AttentionOptions one = options;
+        one.relative_values = {};
+        const auto part = [&](Var x, int64_t rows, int64_t columns, int64_t heads) {
+          // What belongs to head h alone.
+          const Tensor all = x.value();
+          if (heads == 1) return x;
+          Tensor own = Tensor::zeros({rows, columns}, DType::f64);
+          const int64_t stride = all.elements() / rows;
+          for (int64_t r = 0; r < rows; ++r) {
+            for (int64_t c = 0; c < columns; ++c) own.set(r * columns + c, all.at(r * stride + h * columns + c));
+          }
+          return tape.constant(own);
+        };
+        const auto row = [&](Var x) {
+          const int64_t columns = x.shape()[1];
+          Tensor own = Tensor::zeros({1, columns}, DType::f64);
+          for (int64_t c = 0; c < columns; ++c) own.set(c, x.value().at(h * columns + c));
+          return tape.constant(own);
+        };
+        Tensor own_lines = Tensor::zeros({3, 3}, DType::f64);
+        for (int64_t c = 0; c < 3; ++c) {
+          own_lines.set(c, lines.at(c));
+          own_lines.set(3 + c, lines.at((1 + h) * 3 + c));
+          own_lines.set(6 + c, lines.at((3 + h) * 3 + c));
+        }
+        one.offset_bias = row(options.offset_bias);
+        one.query_bias = row(options.query_bias);
+        one.relative_keys = part(options.relative_keys, 5, 3, key_heads);
+        one.distance_bias.lines = tape.constant(own_lines);
+        const Var probabilities = attention(Heads{teacher.q.x, h * 3, 1, 3}, Heads{teacher.k.x, h * 3, 1, 3},
+                                            Heads{tape.constant(identity), 0, 1, kKeys}, one);
+        for (int64_t n = 0; n < kKeys * kKeys; ++n) p[static_cast<std::size_t>(n)] += probabilities.value().at(n) / 2;
+      }
+      const Tensor scores = index_scores(q, k, w).value();
+      for (int64_t t = 0; t < kKeys; ++t) {
+        double sum = 0;
+        for (int64_t j = 0; j <= t; ++j) sum += std::exp(scores.at(t * kKeys + j));
+        for (int64_t j = 0; j <= t; ++j) {
+          const double share = p[static_cast<std::size_t>(t * kKeys + j)];
+          entropy -= share * std::log(share);
+          cross -= share * (scores.at(t * kKeys + j) - std::log(sum));
+        }
+      }
+      const SelectedKeys all = select_top_k(q, k, w, kKeys, options.mask, IndexPrecision::f32, {});
+      EXPECT_NEAR(index_loss(q, k, w, teacher, 7.0).value().at(0), (cross - entropy) / 7, 1e-13);
+      EXPECT_NEAR(index_loss(q, k, w, teacher, all, 7.0).value().at(0), (cross - entropy) / 7, 1e-13);
+    }
+  }
 }
 
 }  // namespace

@@ -48,6 +48,25 @@ TEST(RelativeBiasTest, RefusesABucketOutsideTheTable) {
   EXPECT_THROW(bucket_bias(table, kNegative), Error);
 }
 
+TEST(RelativeBiasTest, TheBiasOfRelativeKeysMovesTheirQueriesFromOneVectorToAnother) {
+  constexpr int64_t kOffsets = 5;
+  const std::vector<Tensor> in = {random_tensor({kOffsets, 6}, DType::f64, 1), random_tensor({2, 3}, DType::f64, 2),
+                                  random_tensor({2, 3}, DType::f64, 3)};
+  const Function f = [](Tape&, const std::vector<Var>& x) { return relative_key_bias(x[0], x[1], x[2], 0.7); };
+  const Tensor bias = run(f, in).value;
+  ASSERT_TRUE(bias.shape == Shape({2, kOffsets}));
+  for (int64_t h = 0; h < 2; ++h) {
+    for (int64_t c = 0; c < kOffsets; ++c) {
+      double expected = 0;
+      for (int64_t i = 0; i < 3; ++i) {
+        expected += 0.7 * (in[2].at(h * 3 + i) - in[1].at(h * 3 + i)) * in[0].at(c * 6 + h * 3 + i);
+      }
+      EXPECT_NEAR(bias.at(h * kOffsets + c), expected, 1e-14);
+    }
+  }
+  EXPECT_LT(gradient_error(f, in), 1e-9);
+}
+
 TEST(RelativeBiasTest, AlibiIsALinearPenaltyWithALearnedSlope) {
   const Tensor slopes = random_tensor({3}, DType::f64, 1);
   for (const int64_t first : {-4, -6}) {  // five queries on five keys, three at the end of seven

@@ -94,6 +94,24 @@ TEST(RopeTest, ScalesQueriesAndKeysInverselyFromTheCentre) {
   }
 }
 
+TEST(RopeTest, ATableOfGivenPositionsHasTheRowsOfThose) {
+  const std::vector<double> rates = {-0.3, -0.1};
+  const RotaryScale scale{rates, 2.0};
+  const RotaryTable all = make_rotary_table(frequencies(4), kFactor, 0, 9, RopePairing::split_half, DType::f64, scale);
+  const std::vector<int32_t> positions = {0, 3, 4, 8};
+  const RotaryTable some =
+      make_rotary_table(frequencies(4), kFactor, positions, RopePairing::split_half, DType::f64, scale);
+  for (const auto& [few, many] : {std::pair{&some.cos, &all.cos},
+                                  {&some.sin, &all.sin},
+                                  {&some.key_cos, &all.key_cos},
+                                  {&some.key_sin, &all.key_sin}}) {
+    ASSERT_EQ(few->shape, (Shape{4, 2}));
+    for (int64_t i = 0; i < 8; ++i) {
+      EXPECT_EQ(few->at(i), many->at(positions[static_cast<std::size_t>(i / 2)] * 2 + i % 2));
+    }
+  }
+}
+
 TEST(RopeTest, TablesOfOneScaleShareTheirMemory) {
   const RotaryTable table = make_rotary_table(frequencies(4), kFactor, 0, 3, RopePairing::interleaved, DType::f32);
   EXPECT_EQ(table.key_cos.bytes, table.cos.bytes);

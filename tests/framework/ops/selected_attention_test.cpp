@@ -663,5 +663,71 @@ TEST(SelectedAttentionTest, WithEveryKeySelectedItIsAttentionOfUnequalSequencesI
   }
 }
 
+/// All that can be added to scores and values, at consecutive positions and at others.
+TEST(SelectedAttentionTest, EveryAdditionIsThatOfAttention) {
+  constexpr int64_t kKeys = 9;
+  const std::vector<int32_t> places = {0, 2, 3, 7, 8, 12, 13, 17, 20};
+  const std::vector<int64_t> first_key = {0, 3};
+  const RotaryTable rotary =
+      make_rotary_table(std::vector<double>{1.0}, 1.1, 0, kKeys, RopePairing::split_half, DType::f64);
+  for (const bool sampled : {false, true}) {
+    for (const int64_t key_heads : {1, 4}) {
+      for (const int64_t queries : {1, 9}) {
+        SCOPED_TRACE(::testing::Message() << sampled << ' ' << key_heads << ' ' << queries);
+        const int64_t origin = 24;
+        Tensor distance = Tensor::zeros({50}, DType::f64);
+        for (int64_t n = 0; n < 50; ++n) distance.set(n, 0.2 * static_cast<double>(std::abs(n - origin)));
+        Tensor lines = random_tensor({9, 4}, DType::f64, 9);
+        for (int64_t n = 0; n < 3; ++n) lines.set(n, static_cast<double>(n) + 0.3);
+        const std::vector<Tensor> in = {random_tensor({2, queries, 4 * 3}, DType::f64, 1),
+                                        random_tensor({2, kKeys, 2 * 3}, DType::f64, 2),
+                                        random_tensor({2, kKeys, 2 * 5}, DType::f64, 3),
+                                        random_tensor({4, 50}, DType::f64, 4),
+                                        random_tensor({4, 3}, DType::f64, 5),
+                                        random_tensor({7, key_heads * 3}, DType::f64, 6),
+                                        random_tensor({7, 5}, DType::f64, 7),
+                                        distance,
+                                        random_tensor({21}, DType::f64, 8),
+                                        lines};
+        const std::vector<Tensor> indexer = {random_tensor({2, queries, 2}, DType::f64, 10),
+                                             random_tensor({2, kKeys, 2}, DType::f64, 11),
+                                             random_tensor({2, queries, 1}, DType::f64, 12)};
+        const auto with = [&](int64_t selecting) {
+          return [&, selecting](Tape& tape, const std::vector<Var>& x) {
+            const AttentionOptions o{.scale = 0.7,
+                                     .mask = {true, -1, 0},
+                                     .rotary = &rotary,
+                                     .offset_bias = x[3],
+                                     .offset_origin = origin,
+                                     .distance_bias = {x[7], x[8], x[9]},
+                                     .query_bias = x[4],
+                                     .relative_keys = x[5],
+                                     .relative_values = x[6],
+                                     .positions = sampled ? places : std::span<const int32_t>(),
+                                     .first_key = first_key};
+            const Heads q{x[0], 0, 4, 3};
+            const Heads k{x[1], 0, 2, 3};
+            const Heads v{x[2], 0, 2, 5};
+            if (selecting == 0) return attention(q, k, v, o);
+            const SelectedKeys keys =
+                select_top_k(tape.constant(indexer[0]), tape.constant(indexer[1]), tape.constant(indexer[2]), selecting,
+                             o.mask, IndexPrecision::f32, {o.first_key, o.key_end});
+            return selected_attention(q, k, v, keys, o);
+          };
+        };
+        EXPECT_LT(run_error(run(with(kKeys), in), run(with(0), in)), 1e-13);
+        // Distances and knots are no parameters of a smooth function.
+        std::vector<Tensor> smooth(in.begin(), in.begin() + 7);
+        const Function some = [&](Tape& tape, const std::vector<Var>& x) {
+          std::vector<Var> all = x;
+          for (std::size_t n = 7; n < in.size(); ++n) all.push_back(tape.constant(in[n]));
+          return with(3)(tape, all);
+        };
+        EXPECT_LT(gradient_error(some, smooth), 2e-9);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ropewalk::testing

@@ -17,8 +17,8 @@ TEST(PositionSchemesTest, HaveDifferentNamesAndASummary) {
     EXPECT_FALSE(row.info.summary.empty()) << row.info.name;
     EXPECT_TRUE(row.make) << row.info.name;
   }
-  EXPECT_EQ(names,
-            (std::set<std::string>{"alibi", "kerple", "learned", "none", "rope", "shaw", "sinusoidal", "t5", "xpos"}));
+  EXPECT_EQ(names, (std::set<std::string>{"alibi", "fire", "kerple", "learned", "none", "rope", "shaw", "sinusoidal",
+                                          "t5", "xl", "xpos"}));
   ASSERT_EQ(position_scheme_infos().size(), names.size());
 }
 

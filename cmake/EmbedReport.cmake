@@ -1,0 +1,35 @@
+# Writes the sources of the report's page as strings of a C++ file (experiments/report_assets.h).
+# cmake -DOUTPUT=FILE -DD3=FILE -DPAGE=page.html;page.css -DSCRIPTS=a.js;b.js -P EmbedReport.cmake
+
+# append_string(NAME FILE...): the files, one after the other, as one string.
+function(append_string name)
+  set(text "")
+  foreach(file IN LISTS ARGN)
+    file(READ ${file} part)
+    string(APPEND text "${part}\n")
+  endforeach()
+  string(FIND "${text}" ")ropewalk\"" clash)
+  if(NOT clash EQUAL -1)
+    message(FATAL_ERROR "${name}: the text holds the mark that ends it")
+  endif()
+  # Compilers bound the length of one literal; neighbours are joined.
+  file(APPEND ${OUTPUT}.part "const std::string_view ${name} =\n")
+  string(LENGTH "${text}" length)
+  set(begin 0)
+  while(begin LESS length)
+    string(SUBSTRING "${text}" ${begin} 16000 piece)
+    file(APPEND ${OUTPUT}.part "R\"ropewalk(${piece})ropewalk\"\n")
+    math(EXPR begin "${begin} + 16000")
+  endwhile()
+  file(APPEND ${OUTPUT}.part ";\n")
+endfunction()
+
+file(WRITE ${OUTPUT}.part "// Made by cmake/EmbedReport.cmake.\n#include \"experiments/report_assets.h\"\n\nnamespace ropewalk {\n")
+list(GET PAGE 0 html)
+list(GET PAGE 1 css)
+append_string(kReportPage ${html})
+append_string(kReportStyle ${css})
+append_string(kReportScript ${SCRIPTS})
+append_string(kD3Script ${D3})
+file(APPEND ${OUTPUT}.part "}  // namespace ropewalk\n")
+file(RENAME ${OUTPUT}.part ${OUTPUT})
