@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "experiments/csv.h"
 #include "train/durable_file.h"
 #include "train/text.h"
 
@@ -13,19 +14,11 @@ namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{1} << 18;
 
-/// A field of CSV (RFC 4180). Labels come from the log, which may hold anything.
-std::string field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + "\"";
-}
-
 /// The fields of an axis that come before those of the columns, each with its comma; one empty text for no axis.
 std::vector<std::string> label_fields(const LogSchema& schema, LogAxis axis, uint64_t length) {
   std::vector<std::string> out;
   for (uint64_t i = 0; i < length; ++i) {
-    out.push_back(axis == LogAxis::none ? "" : "," + field(axis_label(schema, axis, i)));
+    out.push_back(axis == LogAxis::none ? "" : "," + csv_field(axis_label(schema, axis, i)));
   }
   return out;
 }

@@ -166,7 +166,7 @@ void check_beginning(const TrainRequest& request) {
     return;
   }
   std::vector<std::string> errors;
-  if (!is_file && adds_indexers(config, trained)) take_indexers(config, trained);
+  if (adds_indexers(config, trained)) take_indexers(config, trained);
   for (const std::string& conflict : parameter_conflicts(config, trained)) {
     errors.push_back(fmt::format("{}: error: {}; the parameters of train.from = {} were made for the second", origin,
                                  conflict, from));
@@ -302,6 +302,8 @@ class Run {
     if (request_.resume && latest_checkpoint(checkpoints_in(request_.directory)).checkpoint) return;
     const std::string& from = config_.train.from;
     if (is_weights_file(from)) {
+      // Where a sparse model begins with a dense one, its indexers stay as they are drawn.
+      setup_.model->initialize(static_cast<uint64_t>(config_.train.seed));
       load_weights(from, config_, *setup_.model);
       state_.from_step = read_weights_header(from).step.value_or(-1);
       return;

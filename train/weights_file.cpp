@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "layers/indexer.h"
 #include "train/config_error.h"
 #include "train/config_resolve.h"
 #include "train/durable_file.h"
@@ -169,6 +170,23 @@ NamedTensors named_tensors(const SafetensorsFile& file) {
   return out;
 }
 
+/// What a file without indexers can hold of the model: all but these. Sparse training begins with a dense model.
+Config held_by(const NamedTensors& named, Config config) {
+  const bool has_indexers = std::any_of(named.tensors.begin(), named.tensors.end(),
+                                        [](const auto& entry) { return is_index_parameter(entry.first); });
+  if (config.attention.pattern != AttentionPattern::top_k || has_indexers) return config;
+  const AttentionConfig without;
+  AttentionConfig& attention = config.attention;
+  attention.pattern = without.pattern;
+  attention.top_k = without.top_k;
+  attention.index_heads = without.index_heads;
+  attention.index_dim = without.index_dim;
+  attention.index_precision = without.index_precision;
+  attention.index_hadamard = without.index_hadamard;
+  attention.index_warmup_steps = without.index_warmup_steps;
+  return config;
+}
+
 std::string shape_text(const std::vector<int64_t>& shape) {
   std::vector<std::string> extents;
   for (const int64_t extent : shape) extents.push_back(std::to_string(extent));
@@ -303,25 +321,31 @@ WeightsHeader read_weights_header(const std::string& path) {
     const auto [end, problem] = std::from_chars(text->data(), text->data() + text->size(), step);
     if (problem == std::errc() && end == text->data() + text->size() && step >= 0) out.step = step;
   }
-  if (const std::string* text = value(kVocabulary)) out.vocabulary = parse_tokenizer(*text, path);
+  if (const std::string* text = value(kVocabulary)) {
+    out.vocabulary = parse_tokenizer(*text, path);
+    if (out.vocabulary->kind != Tokenizer::Kind::chars) {
+      throw CheckpointError(fmt::format("{}: its {} is no list of characters", path, kVocabulary));
+    }
+  }
   return out;
 }
 
 void load_weights(const std::string& path, const Config& config, const Transformer& model) {
   const SafetensorsFile file = read_safetensors(path);
   NamedTensors named = named_tensors(file);
-  refuse_conflicts(named.names, config, path, "");
-  const ParameterSet& parameters = model.parameters();
-  const std::vector<WeightTensor> wanted = weight_tensors(named.names, config, parameters);
+  const Config held = held_by(named, config);
+  refuse_conflicts(named.names, held, path, "");
+  const Transformer declared(architecture_of(held), model.dtype());
+  const std::vector<WeightTensor> wanted = weight_tensors(named.names, held, declared.parameters());
   std::vector<std::string> head;
-  drop_tied_head(config, named, head);
-  std::vector<std::string> problems = tensor_problems(wanted, parameters, named);
+  drop_tied_head(held, named, head);
+  std::vector<std::string> problems = tensor_problems(wanted, declared.parameters(), named);
   problems.insert(problems.end(), head.begin(), head.end());
   if (!problems.empty()) {
     throw CheckpointError(fmt::format("{}: its tensors, by the names of {}, are not those of the model\n  {}", path,
                                       display_name(named.names), joined(problems, "\n  ")));
   }
-  for (const WeightTensor& tensor : wanted) put(tensor, *named.tensors.at(tensor.name), parameters);
+  for (const WeightTensor& tensor : wanted) put(tensor, *named.tensors.at(tensor.name), model.parameters());
 }
 
 }  // namespace ropewalk

@@ -42,7 +42,8 @@ inline constexpr const char* kNothingToBeginWith = ": holds no run (no config.in
 WeightsHeader read_weights_header(const std::string& path);
 
 /// Puts the tensors of a file with the names of Ropewalk, GPT-2 or Llama, of F16, BF16, F32 or F64, into the allocated
-/// parameters of `model`, whose configuration is `config`. All must be there, and no others. Throws CheckpointError
+/// parameters of `model`, whose configuration is `config`. All must be there, and no others; but the indexers of sparse
+/// attention stay as they are where the file has none. Throws CheckpointError
 /// that names every tensor that is missing, superfluous or of another shape; ConfigError with every key in which the
 /// model is not of the architecture of the file.
 void load_weights(const std::string& path, const Config& config, const Transformer& model);

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "layers/indexer.h"
 #include "tests/layers/small_model.h"
 #include "train/run_directory.h"
 #include "train/run_state.h"
@@ -321,6 +322,28 @@ std::string half_bits(float value, bool brain) {
   return {reinterpret_cast<const char*>(&half), 2};
 }
 
+TEST_F(WeightsFile, ASparseModelBeginsWithADenseFileAndDrawsItsIndexers) {
+  const Words sparse = {"attention.pattern=top_k", "attention.top_k=4", "attention.index_dim=8", "train.steps=0"};
+  make_run(kLlama);
+  for (const WeightNames names : {WeightNames::ropewalk, WeightNames::llama}) {
+    SCOPED_TRACE(display_name(names));
+    exported(names, file());
+    train_from(file(), kLlama + sparse);
+    EXPECT_TRUE(same_parameters("run", "next"));
+    double squares = 0;
+    for (const Made& tensor : read_made(checkpoint_path(checkpoints_in(run_path("next")), 0))) {
+      if (!is_index_parameter(tensor.name) || tensor.name.starts_with("optimizer.")) continue;
+      for (std::size_t i = 0; i < tensor.data.size(); i += 4) {
+        float value = 0;
+        std::memcpy(&value, tensor.data.data() + i, 4);
+        squares += value * value;
+      }
+    }
+    EXPECT_GT(squares, 0);
+    fs::remove_all(run_path("next"));
+  }
+}
+
 TEST_F(WeightsFile, HalfPrecisionIsConverted) {
   make_run(kLlama);
   exported(WeightNames::llama, file());
@@ -457,6 +480,9 @@ TEST_F(WeightsFile, FilesThatHoldNoModelAreRefused) {
   EXPECT_TRUE(holds(refused<CheckpointError>({}), "which is not what its shape asks for"));
   write_made(file(), {{"wte.weight", "F32", {1}, std::string(4, '\0')}}, {{"ropewalk_vocabulary", "nonsense"}});
   EXPECT_TRUE(holds(refused<ConfigError>({}), "not a vocabulary"));
+  write_made(file(), {{"wte.weight", "F32", {1}, std::string(4, '\0')}},
+             {{"ropewalk_vocabulary", "ropewalk-vocabulary 1 ids 2147483647\n"}});
+  EXPECT_TRUE(holds(refused<ConfigError>({}), "its ropewalk_vocabulary is no list of characters"));
 }
 
 TEST_F(WeightsFile, ConfigurationAndTokensAreTold) {
