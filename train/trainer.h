@@ -90,9 +90,7 @@ class Trainer {
   void run_lane(Worker& worker, Lane& lane, GradientBuffer& gradients, int64_t step, const StepRequest& request);
   Divergence find_divergence(int64_t step);
   bool has_indexers() const { return config_.attention.pattern == AttentionPattern::top_k; }
-  bool warms_up_indexers(int64_t step) const {
-    return has_indexers() && step <= config_.attention.index_warmup_steps;
-  }
+  bool warms_up_indexers(int64_t step) const { return has_indexers() && step <= config_.attention.index_warmup_steps; }
   /// A pass over sequences that begin with number `first`, their sources encoded. `index_losses` receives those of the
   /// indexers, where there are any.
   ForwardPass begin_pass(Tape& tape, const BatchPart& part, int64_t first, int64_t step,

@@ -125,7 +125,9 @@ TEST(Inspect, CsvHoldsTheNumbersThemselves) {
   const TemporaryDirectory dir;
   write_log(dir.path(), 50, LogStatus::finished);
   const std::string train = inspect_csv(dir.path(), {7, 8});
-  EXPECT_EQ(train.find("step,loss,index_loss,lr,grad_norm,param_norm,step_time,tokens_per_s,tokens,wall_time\n7,7,"), 0U) << train;
+  EXPECT_EQ(train.find("step,loss,index_loss,lr,grad_norm,param_norm,step_time,tokens_per_s,tokens,wall_time\n7,7,"),
+            0U)
+      << train;
   EXPECT_EQ(std::count(train.begin(), train.end(), '\n'), 3);
   EXPECT_EQ(inspect_plot_csv(dir.path(), Curve::loss, {7, 8}), "step,loss\n7,7\n8,8\n");
   const std::string length = inspect_plot_csv(dir.path(), Curve::length, {});
