@@ -147,7 +147,7 @@ Gradients reference(const Case& c, const std::vector<Tensor>& in, double dloss, 
           const std::vector<double> k = teacher_row(s, false, b, j, h / (c.heads / c.kv_heads));
           double dot = 0;
           for (std::size_t d = 0; d < q.size(); ++d) {
-            const int64_t row = std::clamp(j - i, -c.clip, c.clip) + c.clip;
+            const int64_t row = c.clip < 0 ? 0 : std::clamp(j - i, -c.clip, c.clip) + c.clip;
             const double a = c.clip >= 0 ? s.relative_keys.at(row * c.dk + static_cast<int64_t>(d)) : 0.0;
             dot += q[d] * (k[d] + a);
           }
