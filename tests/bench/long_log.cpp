@@ -1,6 +1,6 @@
 // Writes the directory of a run whose log is as long as asked for, to measure what reading it takes:
 //   long_log DIR [STEPS LAYERS KINDS]      (default: 100000 48 12)
-//   /usr/bin/time -v ropewalk report DIR -o /tmp/page.html
+//   /usr/bin/time -v ropewalk report DIR -o page.html
 
 #include <cstdio>
 #include <cstdlib>
