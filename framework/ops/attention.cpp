@@ -14,6 +14,7 @@
 #include "framework/ops/attention_problem.h"
 #include "framework/ops/attention_rows.h"
 #include "framework/ops/checks.h"
+#include "framework/ops/padding.h"
 #include "framework/ops/rotate_rows.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -24,10 +25,6 @@ template <class T>
 void clear(T* x, int64_t n) {
   std::memset(x, 0, static_cast<std::size_t>(n) * sizeof(T));
 }
-
-/// Operands of smaller magnitude than 2^kSafeExponent can be multiplied and summed up without overflow.
-template <class T>
-inline constexpr int kSafeExponent = std::numeric_limits<T>::max_exponent / 2 - 8;
 
 /// to [rows, padded] = scale * (from [rows, n] + added [n], which may be null), filled up with zeros. Returns false
 /// where an element is a NaN, an infinity or so great that a product of masked elements could become one.

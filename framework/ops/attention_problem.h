@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "framework/ops/attention.h"
+#include "framework/ops/padding.h"
 
 namespace ropewalk {
 
@@ -186,7 +187,7 @@ struct AttentionScratch {
   static constexpr int64_t kRows = 64;  ///< queries a tile
   static constexpr int64_t kCols = 64;  ///< keys a tile
 
-  static int64_t padded(int64_t n) { return (n + kPad - 1) / kPad * kPad; }
+  static int64_t padded(int64_t n) { return padded_width<T>(n); }
 
   int64_t dk_pad, dv_pad, keys_pad, relative_pad;
   T* q;        // [queries, at least kRows, dk_pad], scaled and rotated

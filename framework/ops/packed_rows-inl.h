@@ -90,9 +90,8 @@ HWY_INLINE void pack_tiles(const T* from, int64_t rows, int64_t n, int64_t ld, T
 /// multiplies by zero is zero. False where there is a NaN or an infinity.
 template <class T>
 HWY_INLINE bool products_are_finite(const T* x, int64_t n) {
-  constexpr int kSafeExponent = std::numeric_limits<T>::max_exponent / 2 - 8;
   // What reaches 2^kSafeExponent becomes infinite times this, and infinity times 0 is NaN.
-  const T to_infinity = std::ldexp(T(1), std::numeric_limits<T>::max_exponent - kSafeExponent);
+  const T to_infinity = std::ldexp(T(1), std::numeric_limits<T>::max_exponent - kSafeExponent<T>);
   return sum_of<T>(n, [&](auto d, int64_t i) HWY_ATTR {
            return hn::Mul(hn::Mul(hn::LoadU(d, x + i), hn::Set(d, to_infinity)), hn::Zero(d));
          }) == T(0);

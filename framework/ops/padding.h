@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 namespace ropewalk {
 
@@ -17,5 +18,9 @@ inline constexpr int64_t kTileColumns = 128;
 constexpr int64_t tiled_columns(int64_t n) {
   return (n + kTileColumns - 1) / kTileColumns * kTileColumns;
 }
+
+/// Operands of smaller magnitude than 2^kSafeExponent can be multiplied and summed up without overflow.
+template <class T>
+inline constexpr int kSafeExponent = std::numeric_limits<T>::max_exponent / 2 - 8;
 
 }  // namespace ropewalk
