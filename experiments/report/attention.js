@@ -72,13 +72,5 @@ function attentionSection(host, report) {
     slider("of the training", d3.range(kSteps + 1), Math.round(state.share * kSteps), (i) => d3.format(".0%")(i / kSteps), (i) => redraw({share: i / kSteps}))));
   const row = element("div", {class: "row two"});
   host.append(row);
-  [0, 1].forEach((side) => {
-    const runs = side === 1 ? [{value: "none", label: "none"}, ...options] : options;
-    const control = select(side === 0 ? "run" : "beside", runs, shown[side], (value) => {
-      shown[side] = value === "none" ? value : Number(value);
-      redraw({});
-    });
-    draws.push(heatMap(row, report, side === 0 ? "heads-a" : "heads-b", [control],
-      () => headsSpec(report, shown[side], shown.filter((i) => i !== "none"), state)));
-  });
+  draws.push(...heatMapPair(row, report, "heads", options, shown, () => redraw({}), (run, both) => headsSpec(report, run, both, state)));
 }

@@ -117,15 +117,7 @@ function gradientsSection(host, report) {
     host.append(controls);
     const row = element("div", {class: "row two"});
     host.append(row);
-    [0, 1].forEach((side) => {
-      const runs = side === 1 ? [{value: "none", label: "none"}, ...options] : options;
-      const control = select(side === 0 ? "run" : "beside", runs, shown[side], (value) => {
-        shown[side] = value === "none" ? value : Number(value);
-        redraw({});
-      });
-      draws.push(heatMap(row, report, side === 0 ? "layers-a" : "layers-b", [control],
-        () => layersSpec(report, shown[side], shown.filter((i) => i !== "none"), state)));
-    });
+    draws.push(...heatMapPair(row, report, "layers", options, shown, () => redraw({}), (run, both) => layersSpec(report, run, both, state)));
     const lower = element("div", {class: "row two", id: "ratio-row"});
     host.append(variantLegend(report), lower);
     const scale = choice("scale", [{value: "linear", label: "linear"}, {value: "log", label: "log"}], state.ratioLog ? "log" : "linear", (value) => redraw({ratioLog: value === "log"}));

@@ -161,3 +161,17 @@ function linearDomain(arrays) {
   if (low > high) return [0, 1];
   return low === high ? [low - 0.5, high + 0.5] : [low, high];
 }
+
+// Two maps side by side, each of a run that is chosen above it; the second may stay empty. `spec(run, both)` says what a
+// map shows, `both` being the runs that share its scale. Returns what draws them.
+function heatMapPair(row, report, name, options, shown, redraw, spec) {
+  return [0, 1].map((side) => {
+    const runs = side === 1 ? [{value: "none", label: "none"}, ...options] : options;
+    const control = select(side === 0 ? "run" : "beside", runs, shown[side], (value) => {
+      shown[side] = value === "none" ? value : Number(value);
+      redraw();
+    });
+    return heatMap(row, report, `${name}-${side === 0 ? "a" : "b"}`, [control],
+      () => spec(shown[side], shown.filter((i) => i !== "none")));
+  });
+}
