@@ -42,22 +42,18 @@ std::string module_name(std::size_t layer, const std::string& kind) {
   return fmt::format("{}blocks.{}.{}", encoder ? kEncoder : "", layer, kind.substr(encoder ? kEncoder.size() : 0));
 }
 
-/// The first row of /layers in which a module may have begun to grow.
-std::size_t onset_at(const std::vector<int64_t>& steps, int64_t step) {
-  const auto at = static_cast<std::size_t>(std::lower_bound(steps.begin(), steps.end(), step) - steps.begin());
-  return at - std::min(at, kLayersAtOnset);
-}
-
-void find_module(const LogContents& log, BlowUp& found) {
-  const LayersTable& layers = log.tables.layers;
+void find_module(const LogContents& log, const LayerNorms& norms, BlowUp& found) {
+  const std::vector<int64_t>& steps = log.tables.layers.step;
   const std::size_t kinds = log.schema.layer_kinds.size();
   const std::size_t width = static_cast<std::size_t>(log.schema.n_layers) * kinds;
-  if (width == 0 || layers.grad_norm.empty()) return;
-  const auto [begin, end] = layers_about(layers.step, found.step);
-  const std::size_t onset = onset_at(layers.step, found.step);
-  if (onset - begin < kFewestLayers) return;
+  const auto at = static_cast<std::size_t>(std::lower_bound(steps.begin(), steps.end(), found.step) - steps.begin());
+  const std::size_t onset = at - std::min(at, kLayersAtOnset);
+  const std::size_t begin = onset - std::min(onset, kLayersBefore);
+  const std::size_t end = std::min(at + 1, steps.size());
+  if (width == 0 || onset - begin < kFewestLayers) return;
+  const std::vector<float> values = norms(begin, end - begin);
   const auto value = [&](std::size_t row, std::size_t cell) {
-    return static_cast<double>(layers.grad_norm[row * width + cell]);
+    return static_cast<double>(values[(row - begin) * width + cell]);
   };
   for (std::size_t cell = 0; cell < width; ++cell) {
     const std::string& kind = log.schema.layer_kinds[cell % kinds];
@@ -68,11 +64,11 @@ void find_module(const LogContents& log, BlowUp& found) {
     for (std::size_t row = onset; row < end; ++row) {
       const double times = times_of(value(row, cell), before);
       if (times < BlowUp::kTimes) continue;
-      const bool earlier = found.module.empty() || layers.step[row] < found.module_step;
-      const bool greater = layers.step[row] == found.module_step && times > found.module_times;
+      const bool earlier = found.module.empty() || steps[row] < found.module_step;
+      const bool greater = steps[row] == found.module_step && times > found.module_times;
       if (earlier || greater) {
         found.module = module_name(cell / kinds, kind);
-        found.module_step = layers.step[row];
+        found.module_step = steps[row];
         found.module_times = times;
       }
       break;
@@ -100,30 +96,9 @@ std::string times_text(double times) {
 
 }  // namespace
 
-std::pair<std::size_t, std::size_t> layers_about(const std::vector<int64_t>& steps, int64_t step) {
-  const std::size_t onset = onset_at(steps, step);
-  const auto at = static_cast<std::size_t>(std::lower_bound(steps.begin(), steps.end(), step) - steps.begin());
-  return {onset - std::min(onset, kLayersBefore), std::min(at + 1, steps.size())};
-}
-
-std::optional<BlowUp> first_blow_up(const LogContents& log) {
+std::optional<BlowUp> first_blow_up(const LogContents& log, const LayerNorms& norms) {
   std::optional<BlowUp> found = first_spike(log.tables.train);
-  if (found) find_module(log, *found);
-  return found;
-}
-
-std::optional<BlowUp> first_blow_up_in(LogContents& log) {
-  std::optional<BlowUp> found = first_spike(log.tables.train);
-  LayersTable& layers = log.tables.layers;
-  if (!found || layers.step.empty()) return found;
-  const auto [begin, end] = layers_about(layers.step, found->step);
-  LogContents about{.schema = log.schema};
-  about.tables.layers.step.assign(layers.step.begin() + static_cast<std::ptrdiff_t>(begin),
-                                  layers.step.begin() + static_cast<std::ptrdiff_t>(end));
-  read_log_rows(log, "layers", "grad_norm", begin, end - begin, [&](const LogRows& rows) {
-    about.tables.layers.grad_norm.insert(about.tables.layers.grad_norm.end(), rows.values.begin(), rows.values.end());
-  });
-  find_module(about, *found);
+  if (found) find_module(log, norms, *found);
   return found;
 }
 

@@ -2,9 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "train/read_log.h"
@@ -23,16 +23,14 @@ struct BlowUp {
   static constexpr double kTimes = 10;
 };
 
+/// Gradient norms of all modules, [row, layer, kind], in `count` rows of /layers from `first` on.
+using LayerNorms = std::function<std::vector<float>(std::size_t first, std::size_t count)>;
+
 /// The first step whose global gradient norm is no number, or kTimes the median of the (at most 100, at least 10) rows
-/// before, and the module whose gradient norm was the first to grow so in the rows about that step. The start of a run,
-/// in which norms of single modules grow a hundredfold as they should, is therefore no blow-up.
-std::optional<BlowUp> first_blow_up(const LogContents& log);
-
-/// The rows of /layers, [first, second), that first_blow_up() looks at for a blow-up at this step.
-std::pair<std::size_t, std::size_t> layers_about(const std::vector<int64_t>& steps, int64_t step);
-
-/// first_blow_up() of a log as read_log_outline() gives it, of which it reads no more than it needs.
-std::optional<BlowUp> first_blow_up_in(LogContents& log);
+/// before, and the module whose gradient norm was the first to grow so in the rows about that step, which alone are
+/// asked for. The start of a run, in which norms of single modules grow a hundredfold as they should, is therefore no
+/// blow-up. Of the log's /layers only `step` is read.
+std::optional<BlowUp> first_blow_up(const LogContents& log, const LayerNorms& norms);
 
 /// "gradients blew up at step 420 (12 times the median before), first in blocks.3.ffn.down (85 times, step 418)"
 std::string blow_up_text(const BlowUp& blow_up);

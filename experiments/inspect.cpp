@@ -12,8 +12,10 @@
 #include "experiments/blow_up.h"
 #include "experiments/comparison.h"
 #include "experiments/csv.h"
+#include "experiments/export_csv.h"
 #include "experiments/run_paths.h"
 #include "experiments/run_result.h"
+#include "experiments/table_view.h"
 #include "experiments/text_heat_map.h"
 #include "experiments/text_plot.h"
 #include "train/durable_file.h"
@@ -49,10 +51,16 @@ LogContents outline_of(const std::string& path) {
 /// Gradient norms of the modules, rows [first, first + count) of the log.
 std::vector<float> layer_norms(LogContents& log, std::size_t first, std::size_t count) {
   const std::size_t noted = log.damage.size();
-  std::vector<float> out;
-  read_log_rows(log, "layers", "grad_norm", first, count,
-                [&](const LogRows& rows) { out.insert(out.end(), rows.values.begin(), rows.values.end()); });
+  std::vector<float> out = read_log_rows(log, "layers", "grad_norm", first, count);
   show_warnings({log.damage.begin() + static_cast<std::ptrdiff_t>(noted), log.damage.end()});
+  return out;
+}
+
+std::string csv_of(const LogContents& log, const std::string& table) {
+  std::string out;
+  for (const TableView& view : selected_views(log, table)) {
+    write_csv(log.schema, view, [&](std::string_view piece) { out += piece; });
+  }
   return out;
 }
 
@@ -189,7 +197,8 @@ int64_t trained_at(const std::string& path) {
 std::string inspect(const std::string& path, const InspectOptions& options, const TextStyle& style) {
   if (is_sweep_directory(path)) return comparison_text(compare(read_sweep_results(path).runs), style);
   LogContents log = outline_of(path);
-  const std::optional<BlowUp> blow_up = first_blow_up_in(log);
+  const std::optional<BlowUp> blow_up =
+      first_blow_up(log, [&](std::size_t first, std::size_t count) { return layer_norms(log, first, count); });
   LayersTable& layers = log.tables.layers;
   if (!layers.step.empty()) {
     const std::size_t row = shown_layers_row(layers.step, options.steps);
@@ -234,23 +243,17 @@ std::string inspect_layers(const std::string& path, const std::string& kind, con
 
 std::string inspect_csv(const std::string& path, const StepRange& steps) {
   if (is_sweep_directory(path)) return results_csv(read_sweep_results(path));
-  const LogContents log = outline_of(path);
-  const TrainTable& train = log.tables.train;
-  std::string out = "step";
-  const auto is_there = [&](const ColumnSpec& spec) { return row_size(log.schema, "train", spec) > 0; };
-  for_each_column(train, [&](const ColumnSpec& spec, const auto&) {
-    if (is_there(spec)) out += fmt::format(",{}", spec.name);
-  });
-  out += "\n";
+  LogContents log = outline_of(path);
+  TrainTable& train = log.tables.train;
+  std::size_t kept = 0;
   for (std::size_t row = 0; row < train.step.size(); ++row) {
     if (!steps.holds(train.step[row])) continue;
-    out += fmt::format("{}", train.step[row]);
-    for_each_column(train, [&](const ColumnSpec& spec, const auto& values) {
-      if (is_there(spec)) out += "," + csv_number(static_cast<double>(values[row]));
-    });
-    out += "\n";
+    train.step[kept] = train.step[row];
+    for_each_column(train, [&](const ColumnSpec&, auto& values) { values[kept] = values[row]; });
+    ++kept;
   }
-  return out;
+  train.step.resize(kept);
+  return csv_of(log, "train");
 }
 
 std::string inspect_plot_csv(const std::string& path, Curve curve, const StepRange& steps) {
@@ -268,26 +271,22 @@ std::string inspect_plot_csv(const std::string& path, Curve curve, const StepRan
 }
 
 std::string inspect_layers_csv(const std::string& path, const std::string& kind, const StepRange& steps) {
-  const LogContents log = read_log(log_of(path), LogDamage::left_out);
-  show_warnings(log.damage);
+  LogContents log = outline_of(path);
   const auto [begin, end] = rows_of(log, steps);
+  LogContents shown{.schema = log.schema};
   const std::size_t kinds = log.schema.layer_kinds.size();
-  const std::size_t first = kind.empty() ? 0 : index_of_kind(log, kind);
-  const std::size_t last = kind.empty() ? kinds : first + 1;
-  const auto n_layers = static_cast<std::size_t>(log.schema.n_layers);
-  const LayersTable& layers = log.tables.layers;
-  std::string out = "step,layer,kind,grad_norm,param_norm,update_ratio\n";
-  for (std::size_t row = begin; row < end; ++row) {
-    for (std::size_t layer = 0; layer < n_layers; ++layer) {
-      for (std::size_t k = first; k < last; ++k) {
-        const std::size_t at = (row * n_layers + layer) * kinds + k;
-        out += fmt::format("{},{},{},{},{},{}\n", layers.step[row], layer, csv_field(log.schema.layer_kinds[k]),
-                           csv_number(layers.grad_norm[at]), csv_number(layers.param_norm[at]),
-                           csv_number(layers.update_ratio[at]));
+  const std::size_t index = kind.empty() ? 0 : index_of_kind(log, kind);
+  if (!kind.empty()) shown.schema.layer_kinds = {kind};
+  for (std::size_t row = begin; row < end; ++row) shown.tables.layers.step.push_back(log.tables.layers.step[row]);
+  for_each_column(shown.tables.layers, [&](const ColumnSpec& spec, std::vector<float>& values) {
+    read_log_rows(log, "layers", spec.name, begin, end - begin, [&](const LogRows& rows) {
+      if (kind.empty()) values.insert(values.end(), rows.values.begin(), rows.values.end());
+      for (std::size_t at = index; !kind.empty() && at < rows.values.size(); at += kinds) {
+        values.push_back(rows.values[at]);
       }
-    }
-  }
-  return out;
+    });
+  });
+  return csv_of(shown, "layers");
 }
 
 }  // namespace ropewalk

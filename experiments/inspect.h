@@ -24,7 +24,7 @@ std::string inspect_plot(const std::string& path, Curve curve, const StepRange& 
 std::string inspect_layers(const std::string& path, const std::string& kind, const StepRange& steps,
                            const TextStyle& style);
 
-/// The same as CSV, without any rounding: of a run all training rows, of a sweep runs.csv.
+/// The same as CSV: of a run all training rows, as `ropewalk export --csv` writes them, of a sweep runs.csv.
 std::string inspect_csv(const std::string& path, const StepRange& steps);
 std::string inspect_plot_csv(const std::string& path, Curve curve, const StepRange& steps);
 /// A row a step, layer and kind, with all that is logged of it; kind "" is all kinds.

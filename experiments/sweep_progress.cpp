@@ -93,9 +93,8 @@ void SweepProgress::show(const std::vector<std::pair<std::string, std::string>>&
     message("{}\n", line);
     return;
   }
-  const auto width = static_cast<std::size_t>(std::max(20, terminal_width(STDERR_FILENO) - 1));
-  if (line.size() > width) line.resize(width);
-  message("\r{}\x1b[K", line);
+  const auto width = std::max<std::size_t>(20, terminal_size(STDERR_FILENO).columns - 1);
+  message("\r{}\x1b[K", first_columns(line, width));
   std::fflush(stderr);
 }
 

@@ -93,17 +93,27 @@ std::string harmless(std::string_view text) {
   return out;
 }
 
-int terminal_width(int file_descriptor) {
+TerminalSize terminal_size(int file_descriptor) {
   winsize size = {};
-  if (isatty(file_descriptor) == 1 && ioctl(file_descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
-    return size.ws_col;
+  if (isatty(file_descriptor) == 1 && ioctl(file_descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 &&
+      size.ws_row > 0) {
+    return {size.ws_col, size.ws_row};
   }
-  return 80;
+  return {};
 }
 
 std::size_t columns(std::string_view utf8) {
   return static_cast<std::size_t>(
       std::count_if(utf8.begin(), utf8.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+std::string first_columns(std::string_view text, std::size_t width) {
+  std::size_t end = 0;
+  for (std::size_t shown = 0; end < text.size() && shown < width; ++shown) {
+    ++end;
+    while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) ++end;
+  }
+  return std::string(text.substr(0, end));
 }
 
 std::string padded_right(std::string_view text, std::size_t width) {

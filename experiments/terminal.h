@@ -29,11 +29,17 @@ TextStyle style_of(int file_descriptor);
 /// could drive it, as \xNN or \u{NN}.
 std::string harmless(std::string_view text);
 
-/// Columns of the terminal behind the file descriptor; 80 where there is none.
-int terminal_width(int file_descriptor);
+struct TerminalSize {
+  std::size_t columns = 80, rows = 24;
+};
+/// Of the terminal behind the file descriptor; 80 columns of 24 rows where there is none.
+TerminalSize terminal_size(int file_descriptor);
 
 /// Code points of UTF-8 text: the columns it takes, as the text of this program has no wide characters.
 std::size_t columns(std::string_view utf8);
+
+/// As much of `text` as so many columns hold.
+std::string first_columns(std::string_view text, std::size_t width);
 
 /// `text` padded with blanks to so many columns; longer text is left as it is.
 std::string padded_right(std::string_view text, std::size_t width);

@@ -1,7 +1,6 @@
 #include "experiments/watch.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -79,16 +78,6 @@ std::string figures(const TrainTable& train) {
                      train.lr.back(), unsigned_nan(train.grad_norm.back()), train.tokens_per_s.back());
 }
 
-std::string cut(const std::string& line, std::size_t width) {
-  if (columns(line) <= width) return line;
-  std::size_t end = 0;
-  for (std::size_t shown = 0; end < line.size() && shown < width; ++shown) {
-    ++end;
-    while (end < line.size() && (static_cast<unsigned char>(line[end]) & 0xC0) == 0x80) ++end;
-  }
-  return line.substr(0, end);
-}
-
 WatchFrame frame_of_run(const std::string& directory, std::size_t width, std::size_t rows, const TextStyle& style) {
   std::error_code ignored;
   const bool locked = run_is_locked(directory);
@@ -103,7 +92,8 @@ WatchFrame frame_of_run(const std::string& directory, std::size_t width, std::si
   WatchFrame out;
   const std::string status = status_of(log, locked);
   out.over = !locked;
-  std::string text = style.bold(cut(fmt::format("{}: {}", printable(run_id_of(directory)), status), width)) + "\n";
+  std::string text =
+      style.bold(first_columns(fmt::format("{}: {}", printable(run_id_of(directory)), status), width)) + "\n";
   out.line = status;
   if (train.step.empty()) {
     out.text = text + "no step has been logged\n";
@@ -114,14 +104,17 @@ WatchFrame frame_of_run(const std::string& directory, std::size_t width, std::si
   const double begun = train.wall_time.back();
   const std::string left = locked && share > 0 ? ", " + duration_text(begun / share - begun) + " left" : "";
   const std::string count = fmt::format("step {}/{}", train.step.back(), steps);
-  text +=
-      cut(fmt::format("{} {} {}{}", bar(share, 24, style.unicode), count, duration_text(begun), left), width) + "\n";
-  text += cut(figures(train), width) + "\n";
+  text += first_columns(fmt::format("{} {} {}{}", bar(share, 24, style.unicode), count, duration_text(begun), left),
+                        width) +
+          "\n";
+  text += first_columns(figures(train), width) + "\n";
   out.line += fmt::format("  {}  {}{}", count, figures(train), left);
   const std::string evaluation = evaluation_text(log);
-  if (!evaluation.empty()) text += cut(evaluation, width) + "\n";
-  const std::optional<BlowUp> blow_up = first_blow_up_in(log);
-  if (blow_up) text += style.red(cut(blow_up_text(*blow_up), width)) + "\n";
+  if (!evaluation.empty()) text += first_columns(evaluation, width) + "\n";
+  const std::optional<BlowUp> blow_up = first_blow_up(log, [&](std::size_t first, std::size_t count) {
+    return read_log_rows(log, "layers", "grad_norm", first, count);
+  });
+  if (blow_up) text += style.red(first_columns(blow_up_text(*blow_up), width)) + "\n";
 
   // Two plots and their titles, labels and axes share what rows are left.
   const std::size_t above = 3 + (evaluation.empty() ? 0 : 1) + (blow_up ? 1 : 0);
@@ -167,11 +160,12 @@ WatchFrame frame_of_sweep(const std::string& directory, std::size_t width, std::
   WatchFrame out;
   out.over = !run_is_locked(directory);
   out.line = fmt::format("{} of {}: {}", printable(sweep.name), counted(sweep.runs.size(), "run"), joined(counts));
-  std::string text = style.bold(cut(out.line, width)) + "\n";
-  text += cut(fmt::format("{} {:.0f} % of the sweep", bar(share, 24, style.unicode), 100 * share), width) + "\n";
-  for (const std::string& line : lines) text += cut(line, width) + "\n";
+  std::string text = style.bold(first_columns(out.line, width)) + "\n";
+  text +=
+      first_columns(fmt::format("{} {:.0f} % of the sweep", bar(share, 24, style.unicode), 100 * share), width) + "\n";
+  for (const std::string& line : lines) text += first_columns(line, width) + "\n";
   if (out.over && !counts.empty() && share < 1) {
-    text += cut("nothing works on it now; 'ropewalk sweep' with its file goes on with it", width) + "\n";
+    text += first_columns("nothing works on it now; 'ropewalk sweep' with its file goes on with it", width) + "\n";
   }
   // The comparison so far, as far as there is room.
   const std::string comparison = comparison_text(compare(sweep.runs), style);
@@ -179,20 +173,11 @@ WatchFrame frame_of_sweep(const std::string& directory, std::size_t width, std::
   for (std::size_t begin = 0; begin < comparison.size() && used + 1 < rows; ++used) {
     const std::size_t end = std::min(comparison.find('\n', begin), comparison.size());
     const std::string line = comparison.substr(begin, end - begin);
-    text += (style.colour ? line : cut(line, width)) + "\n";
+    text += (style.colour ? line : first_columns(line, width)) + "\n";
     begin = end + 1;
   }
   out.text = text;
   return out;
-}
-
-/// Columns and rows of the terminal.
-std::pair<std::size_t, std::size_t> terminal_size(int file_descriptor) {
-  winsize size = {};
-  if (ioctl(file_descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0) {
-    return {size.ws_col, size.ws_row};
-  }
-  return {80, 24};
 }
 
 void show(const std::string& text) {
@@ -213,8 +198,8 @@ void watch(const std::string& directory, double every) {
   std::string shown;
   std::ptrdiff_t drawn = 0;
   while (true) {
-    const auto [width, rows] = terminal_size(STDOUT_FILENO);
-    const WatchFrame frame = watch_frame(directory, width, rows - 1, style);
+    const TerminalSize size = terminal_size(STDOUT_FILENO);
+    const WatchFrame frame = watch_frame(directory, size.columns, size.rows - 1, style);
     if (terminal) {
       const std::string back = drawn > 0 ? fmt::format("\x1b[{}F\x1b[J", drawn) : "";
       show(back + frame.text);

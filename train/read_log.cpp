@@ -254,6 +254,14 @@ void read_log_rows(LogContents& log, const std::string& group, const std::string
   }
 }
 
+std::vector<float> read_log_rows(LogContents& log, const std::string& group, const std::string& column,
+                                 std::size_t first, std::size_t count) {
+  std::vector<float> out;
+  read_log_rows(log, group, column, first, count,
+                [&](const LogRows& rows) { out.insert(out.end(), rows.values.begin(), rows.values.end()); });
+  return out;
+}
+
 void cut_after(LogTables& tables, int64_t last_step) {
   for_each_group(tables, [&](const char*, auto& table) { cut_table(table, last_step); });
 }

@@ -52,6 +52,9 @@ LogContents read_log_outline(const std::string& path, LogDamage damage);
 /// Error where the column has no such rows.
 void read_log_rows(LogContents& log, const std::string& group, const std::string& column, std::size_t first,
                    std::size_t count, const std::function<void(const LogRows& rows)>& visit);
+/// The same at once.
+std::vector<float> read_log_rows(LogContents& log, const std::string& group, const std::string& column,
+                                 std::size_t first, std::size_t count);
 
 /// Removes the rows with step > last_step from every group.
 void cut_after(LogTables& tables, int64_t last_step);

@@ -30,6 +30,13 @@ float& norm_at(LogContents& log, int64_t step, int64_t layer, std::size_t kind) 
   return log.tables.layers.grad_norm[static_cast<std::size_t>((step / 2 - 1) * kLayers + layer) * kKinds + kind];
 }
 
+std::optional<BlowUp> first_blow_up(const LogContents& log) {
+  return ropewalk::first_blow_up(log, [&](std::size_t first, std::size_t count) {
+    const auto begin = log.tables.layers.grad_norm.begin() + static_cast<std::ptrdiff_t>(first * kLayers * kKinds);
+    return std::vector<float>(begin, begin + static_cast<std::ptrdiff_t>(count * kLayers * kKinds));
+  });
+}
+
 TEST(BlowUp, AQuietLogHasNone) {
   EXPECT_FALSE(first_blow_up(quiet_log()));
   EXPECT_FALSE(first_blow_up({}));
